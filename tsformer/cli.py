@@ -1,0 +1,56 @@
+"""How every script starts: Hydra composes the settings, mistakes become one line and exit code 2."""
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import hydra
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from tsformer.errors import TsformerError
+
+CONF = Path(__file__).resolve().parents[1] / "conf"
+
+
+def run_script(config_name: str, task: Callable[[dict[str, Any]], Any]) -> None:
+    """Compose `conf/<config_name>.yaml` with the command line, and call `task` for each job.
+
+    A mistake of the user's ends with its message and exit code 2; with the environment variable
+    HYDRA_FULL_ERROR=1 it ends with the traceback.
+
+    Args:
+        config_name: the main config.
+        task: receives the resolved settings as plain values; what it returns is the objective of
+            a sweep.
+    """
+    show_traceback = os.environ.get("HYDRA_FULL_ERROR") == "1"
+    # Hydra would print and exit by itself; it has to raise, so that mistakes are told from bugs.
+    os.environ["HYDRA_FULL_ERROR"] = "1"
+
+    @hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)
+    def job(config: DictConfig) -> Any:
+        try:
+            settings = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+            return task(settings)  # type: ignore[arg-type]
+        except TsformerError as error:
+            if show_traceback:
+                raise
+            raise SystemExit(_report(error)) from None
+
+    try:
+        job()
+    except (TsformerError, HydraException, OmegaConfBaseException) as error:
+        if show_traceback:
+            raise
+        sys.exit(_report(error))
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _report(error: Exception) -> int:
+    print(f"error: {error}", file=sys.stderr)
+    return 2

@@ -1,0 +1,192 @@
+"""The settings of a fit, their types and limits; `conf/` holds their values.
+
+Hydra composes a plain dict from `conf/`, `FitConfig` checks it, and the rest of the code sees
+only these classes. A saved model keeps its `ModelConfig` and `DatasetConfig` as JSON.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from tsformer.errors import ConfigError
+
+Rate = Field(ge=0, lt=1)
+Positive = Field(gt=0)
+# One column may be named without the brackets of a list.
+Names = Annotated[list[str], BeforeValidator(lambda x: [x] if isinstance(x, str) else x)]
+
+
+class Config(BaseModel):
+    """Base: frozen, no unknown keys, no silent conversion of 1.5 to 1."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+
+
+class DatasetConfig(Config):
+    """Which table, the parts of its columns, its split and scaling; see `conf/dataset/`."""
+
+    name: str
+    path: str
+    source: str | None = None
+    time_column: str | None = None
+    id_column: str | None = None
+    target: Names | None = None
+    past_covariates: Names = []
+    future_covariates: Names = []
+    freq: str | None = None
+    regular: bool = True
+    time_zone: str | None = None
+    calendar: bool = True
+    unit: str | None = None
+    split: list[float] = Field(min_length=3, max_length=3)
+    suggested: dict[str, int] = {}
+
+    @model_validator(mode="after")
+    def _check_split(self) -> Self:
+        if min(self.split) < 0 or (1 + 1e-9 < sum(self.split) < 3) or sum(self.split) <= 0:
+            raise ValueError(
+                f"split={self.split} is neither three fractions that sum to at most 1 nor three "
+                "numbers of steps"
+            )
+        return self
+
+
+class ModelConfig(Config):
+    """The network; see `tsformer.nn.ForecastNetwork` for the keys."""
+
+    d_model: int = Positive
+    num_heads: int = Positive
+    d_ff: int = Positive
+    num_layers: int = Positive
+    num_decoder_layers: int = Positive
+    dropout: float = Rate
+    attention_dropout: float = Rate
+    patch_len: int = Positive
+    decoding: Literal["parallel", "autoregressive"]
+    channels: Literal["independent", "joint"]
+    instance_norm: bool
+    linear_skip: bool
+
+    @model_validator(mode="after")
+    def _check_heads(self) -> Self:
+        if self.d_model % self.num_heads:
+            raise ValueError(
+                f"d_model={self.d_model} is not divisible by num_heads={self.num_heads}"
+            )
+        return self
+
+
+class OptimizerConfig(Config):
+    """The optimiser: AdamW (Loshchilov & Hutter 2019) or Adam."""
+
+    name: Literal["adamw", "adam"]
+    lr: float = Positive
+    weight_decay: float = Field(ge=0)
+    betas: tuple[float, float]
+
+
+class SchedulerConfig(Config):
+    """Learning rate over the steps: linear warm-up, then cosine, or constant."""
+
+    name: Literal["cosine", "constant"]
+    warmup_fraction: float = Rate
+    min_lr_ratio: float = Field(ge=0, le=1)
+
+
+class TrainerConfig(Config):
+    """What Lightning's Trainer needs; -1 means no limit."""
+
+    max_epochs: int = Field(ge=-1)
+    max_steps: int = Field(ge=-1)
+    accelerator: str
+    devices: int | str
+    precision: str | int
+    gradient_clip_val: float | None = Field(ge=0)
+    log_every_n_steps: int = Positive
+    progress_bar: bool
+
+    @model_validator(mode="after")
+    def _check_end(self) -> Self:
+        if self.max_epochs < 1 and self.max_steps < 1:
+            raise ValueError("nothing ends the training: set max_epochs or max_steps above 0")
+        return self
+
+
+class CallbacksConfig(Config):
+    """Which validation figure chooses the checkpoint, and when to stop early."""
+
+    monitor: Literal["val/mae", "val/mse"]
+    early_stopping_patience: int | None = Field(gt=0)
+
+
+class LoggerConfig(Config):
+    """Which logs a run writes."""
+
+    tensorboard: bool
+    csv: bool
+
+
+class PathsConfig(Config):
+    """Where data are looked for and results are written."""
+
+    data: str
+    runs: str
+    run: str
+
+
+class FitConfig(Config):
+    """All settings of one fit."""
+
+    seed: int = Field(ge=0, lt=2**32)
+    context_length: int = Positive
+    horizon: int = Positive
+    batch_size: int = Positive
+    eval_batch_size: int = Positive
+    loss: Literal["l1", "huber", "mse"]
+    dataset: DatasetConfig
+    model: ModelConfig
+    optimizer: OptimizerConfig
+    scheduler: SchedulerConfig
+    trainer: TrainerConfig
+    callbacks: CallbacksConfig
+    logger: LoggerConfig
+    paths: PathsConfig
+
+    @model_validator(mode="after")
+    def _check_patches(self) -> Self:
+        length, patch_len = self.context_length, self.model.patch_len
+        if length % patch_len:
+            nearest = max(round(length / patch_len), 1) * patch_len
+            raise ValueError(
+                f"context_length={length} is not a multiple of model.patch_len={patch_len}; "
+                f"the nearest that is: {nearest}"
+            )
+        return self
+
+
+C = TypeVar("C", bound=Config)
+
+
+def parse(kind: type[C], values: Mapping[str, Any]) -> C:
+    """Check plain values and return them as settings.
+
+    Raises:
+        ConfigError: lists every key that is unknown, missing, or has a wrong value.
+    """
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        raise ConfigError("\n".join(map(_describe, error.errors()))) from error
+
+
+def _describe(problem: Any) -> str:
+    key = ".".join(map(str, problem["loc"]))
+    message = problem["msg"].removeprefix("Value error, ")
+    if problem["type"] == "value_error":
+        return f"{key}: {message}" if key else message
+    if problem["type"] == "extra_forbidden":
+        return f"{key}: there is no such setting"
+    return f"{key}={problem['input']!r}: {message}" if problem["type"] != "missing" else (
+        f"{key}: a value is needed"
+    )

@@ -1,0 +1,1 @@
+"""From tables to batches of windows: validation, scaling, storage, sampling."""

@@ -1,0 +1,262 @@
+"""Forecaster: a fitted network with all it needs to turn a table into forecasts."""
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from tsformer.config import Config, ModelConfig, parse
+from tsformer.data.calendar import calendar_features
+from tsformer.data.scaling import Scaler
+from tsformer.data.store import SeriesStore
+from tsformer.data.table import Columns, FloatArray, build_table
+from tsformer.data.windows import WindowDataset, WindowIndex
+from tsformer.errors import ConfigError, DataError, ModelFolderError
+from tsformer.nn import ForecastNetwork
+
+SCHEMA_VERSION = 1
+WEIGHTS = "model.safetensors"
+CONFIG = "config.json"
+
+
+class ScalerConfig(Config):
+    """A `Scaler` as plain lists."""
+
+    ids: list[str]
+    mean: list[list[float]]
+    std: list[list[float]]
+    covariate_mean: list[float]
+    covariate_std: list[float]
+
+
+class ForecasterConfig(Config):
+    """What `config.json` in a model folder holds: data, never names of code to run."""
+
+    schema_version: Literal[1] = 1
+    context_length: int
+    horizon: int
+    freq: str
+    regular: bool
+    time_zone: str | None
+    calendar: bool
+    columns: Columns
+    model: ModelConfig
+    scaler: ScalerConfig
+    versions: dict[str, str]
+
+
+def network_settings(
+    model: ModelConfig,
+    columns: Columns,
+    *,
+    context_length: int,
+    horizon: int,
+    num_channels: int,
+    freq: str,
+    calendar: bool,
+) -> dict[str, Any]:
+    """Return the arguments of the `ForecastNetwork` that fits these data."""
+    num_calendar = 0
+    if calendar:
+        num_calendar = calendar_features(pd.DatetimeIndex(["2000-01-01"]), freq).shape[1]
+    return {
+        "context_length": context_length,
+        "horizon": horizon,
+        "num_channels": num_channels,
+        "num_past_features": num_calendar + len(columns.covariates),
+        "num_future_features": num_calendar + len(columns.future_covariates),
+        **model.model_dump(exclude={"channels"}),
+    }
+
+
+class Forecaster:
+    """Forecasts the horizon after any table of series, seen in training or not.
+
+    Attributes:
+        network: the fitted network, in evaluation mode.
+        config: everything else; see `ForecasterConfig`.
+    """
+
+    def __init__(self, network: ForecastNetwork, config: ForecasterConfig) -> None:
+        """Hold a network and its configuration; users call `load` instead."""
+        self.network = network.eval()
+        self.config = config
+
+    @property
+    def horizon(self) -> int:
+        """Steps forecast, H."""
+        return self.config.horizon
+
+    def save(self, folder: str | Path) -> None:
+        """Write the model folder: `model.safetensors` and `config.json`, both or none.
+
+        Raises:
+            ModelFolderError: the folder exists and is not a model folder.
+        """
+        folder = Path(folder)
+        if folder.exists() and not (folder / CONFIG).is_file():
+            raise ModelFolderError(f"{folder}: exists and is not a model folder; not overwritten.")
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as scratch:
+            fresh = Path(scratch) / "new"
+            fresh.mkdir()
+            weights = {name: x.contiguous() for name, x in self.network.state_dict().items()}
+            save_file(weights, fresh / WEIGHTS)
+            (fresh / CONFIG).write_text(self.config.model_dump_json(indent=1), encoding="utf-8")
+            if folder.exists():
+                os.replace(folder, Path(scratch) / "old")
+            os.replace(fresh, folder)
+
+    @classmethod
+    def load(cls, folder: str | Path, device: str | torch.device = "cpu") -> "Forecaster":
+        """Read a model folder.
+
+        Args:
+            folder: what `save` or `scripts/fit.py` wrote, such as `runs/electricity/.../model`.
+            device: where the network computes.
+
+        Raises:
+            ModelFolderError: the folder is missing, incomplete, damaged or of another version.
+        """
+        folder = Path(folder)
+        for name in (CONFIG, WEIGHTS):
+            if not (folder / name).is_file():
+                raise ModelFolderError(f"{folder}: not a model folder, it has no {name}.")
+        try:
+            values = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+            if not isinstance(values, dict) or values.get("schema_version") != SCHEMA_VERSION:
+                raise ModelFolderError(
+                    f"{folder / CONFIG}: not of schema_version {SCHEMA_VERSION}; "
+                    "load it with the release of tsformer that wrote it."
+                )
+            config = parse(ForecasterConfig, values)
+            network = ForecastNetwork(
+                **network_settings(
+                    config.model,
+                    config.columns,
+                    context_length=config.context_length,
+                    horizon=config.horizon,
+                    num_channels=len(config.scaler.mean[0]),
+                    freq=config.freq,
+                    calendar=config.calendar,
+                )
+            )
+            network.load_state_dict(load_file(folder / WEIGHTS, device="cpu"))
+        except (ValueError, ConfigError) as error:  # of JSON, UTF-8 or a setting
+            raise ModelFolderError(f"{folder / CONFIG}: damaged ({error}).") from error
+        except (SafetensorError, RuntimeError) as error:
+            raise ModelFolderError(f"{folder / WEIGHTS}: damaged ({error}).") from error
+        return cls(network.to(device), config)
+
+    def predict(
+        self,
+        frame: pd.DataFrame,
+        future: pd.DataFrame | None = None,
+        *,
+        batch_size: int = 1024,
+    ) -> pd.DataFrame:
+        """Forecast the H steps after the end of each series.
+
+        Series shorter than the context are used as far as they go. Series not seen in training
+        are scaled by their own rows.
+
+        Args:
+            frame: history: a table with the columns of the training data, or a long one with
+                `unique_id, ds, y` and the covariates. More rows than the context are welcome.
+            future: with future covariates, their values over the horizon: a table of the same
+                form without the target.
+            batch_size: series forecast at once.
+
+        Returns:
+            `unique_id, ds, tsformer`: H rows a series, series in order of appearance.
+
+        Raises:
+            DataError: the table cannot be used, or future covariates do not cover the horizon.
+        """
+        columns = self._columns_of(frame)
+        history = build_table(
+            frame, columns, freq=self.config.freq, regular=self.config.regular
+        )
+        table = history.extended(self.horizon)
+        if columns.future_covariates:
+            if future is None:
+                raise DataError(
+                    f"the model uses the future covariates {list(columns.future_covariates)}: give "
+                    f"their values over the {self.horizon} steps of the horizon as the second "
+                    "argument, predict(frame, future)."
+                )
+            table = table.with_future(future, columns, self.horizon)
+        if self.config.model.channels == "joint":
+            channels = self.config.scaler.ids
+            history, table = history.joined(channels), table.joined(channels)
+        scaler = self._scaler().adapt(table)
+        store = SeriesStore.build(
+            table, scaler, calendar=self.config.calendar, time_zone=self.config.time_zone
+        )
+        first = table.offsets[:-1] + history.lengths
+        windows = WindowDataset(
+            store,
+            WindowIndex(first, np.arange(1, len(first) + 1)),
+            context_length=self.config.context_length,
+            horizon=self.horizon,
+            num_future_covariates=len(columns.future_covariates),
+        )
+        forecast = self._forecast(windows, batch_size)  # (S, H, C)
+        forecast = forecast * scaler.std[:, None] + scaler.mean[:, None]
+        position = (table.starts + history.lengths)[:, None] + np.arange(self.horizon)  # (S, H)
+        num_channels = forecast.shape[2]
+        return pd.DataFrame(
+            {
+                "unique_id": np.repeat(_original_ids(frame, columns, table.ids), self.horizon),
+                "ds": table.stamps(np.repeat(position, num_channels, axis=0).ravel()),
+                "tsformer": forecast.transpose(0, 2, 1).ravel(),
+            }
+        )
+
+    def _scaler(self) -> Scaler:
+        s = self.config.scaler
+        arrays = (s.mean, s.std, s.covariate_mean, s.covariate_std)
+        return Scaler(tuple(s.ids), *(np.array(x, dtype=np.float64) for x in arrays))
+
+    def _columns_of(self, frame: pd.DataFrame) -> Columns:
+        own = self.config.columns
+        long = Columns("unique_id", "ds", ("y",), own.past_covariates, own.future_covariates)
+        for columns in (own, long):
+            if set(columns.names) <= set(frame.columns):
+                return columns
+        raise DataError(
+            f"the table needs the columns {list(own.names)} or {list(long.names)}, "
+            f"but has {list(map(str, frame.columns))}."
+        )
+
+    def _forecast(self, windows: WindowDataset, batch_size: int) -> FloatArray:
+        device = next(self.network.parameters()).device
+        parts = []
+        with torch.inference_mode():
+            for begin in range(0, len(windows), batch_size):
+                batch = windows[np.arange(begin, min(begin + batch_size, len(windows)))]
+                inputs = (
+                    batch.context,
+                    batch.observed,
+                    batch.past_features,
+                    batch.future_features,
+                )
+                parts.append(self.network(*(x.to(device) for x in inputs)).double().cpu().numpy())
+        return np.concatenate(parts)
+
+
+def _original_ids(frame: pd.DataFrame, columns: Columns, ids: Sequence[str]) -> pd.Index:
+    """Return the ids with the values and the type they have in the frame."""
+    if columns.id is None:
+        return pd.Index(ids)
+    values = pd.Index(frame[columns.id].unique())
+    return values[values.astype(str).get_indexer(pd.Index(ids))]

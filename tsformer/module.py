@@ -1,0 +1,139 @@
+"""ForecastModule: a network with its loss, optimiser and free-running validation."""
+
+import math
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from lightning.pytorch import LightningModule
+from torch import Tensor
+
+from tsformer.data.windows import WindowBatch
+from tsformer.metrics import ErrorSums
+from tsformer.nn import ForecastNetwork
+
+LOSSES = {"l1": F.l1_loss, "huber": F.huber_loss, "mse": F.mse_loss}
+
+
+def masked_loss(loss: str, forecast: Tensor, target: Tensor, observed: Tensor) -> Tensor:
+    """Return the mean loss over observed target steps; 0 when nothing was observed.
+
+    Args:
+        loss: `l1`, `huber` (delta 1) or `mse`.
+        forecast: (B, H, C).
+        target: (B, H, C).
+        observed: True where `target` is a measurement, (B, H, C).
+    """
+    losses = LOSSES[loss](forecast, target, reduction="none")
+    return losses.where(observed, 0.0).sum() / observed.sum().clamp(min=1)
+
+
+class ForecastModule(LightningModule):
+    """Trains a `ForecastNetwork`; validates and tests it by the forecasts it would give."""
+
+    def __init__(
+        self,
+        *,
+        network: dict[str, Any],
+        num_series: int,
+        loss: str,
+        optimizer: dict[str, Any],
+        scheduler: dict[str, Any],
+    ) -> None:
+        """Build the network.
+
+        All arguments are plain values, so that checkpoints load with `weights_only=True`.
+
+        Args:
+            network: arguments of `ForecastNetwork`.
+            num_series: series that windows may come from, S.
+            loss: `l1`, `huber` or `mse`.
+            optimizer: fields of `OptimizerConfig`.
+            scheduler: fields of `SchedulerConfig`.
+        """
+        super().__init__()
+        self.save_hyperparameters()
+        self.network = ForecastNetwork(**network)
+        self.loss = loss
+        self.optimizer_settings = optimizer
+        self.scheduler_settings = scheduler
+        sizes = (num_series, network["horizon"], network["num_channels"])
+        self.validation_errors = ErrorSums(*sizes)
+        self.test_errors = ErrorSums(*sizes)
+
+    def forward(self, batch: WindowBatch) -> Tensor:
+        """Forecast the batch's horizon, free-running, (B, H, C)."""
+        return self.network(
+            batch.context, batch.observed, batch.past_features, batch.future_features
+        )
+
+    def training_step(self, batch: WindowBatch, batch_idx: int) -> Tensor:
+        """Return the loss; autoregressive decoding is taught with the true target."""
+        forecast = self.network(
+            batch.context,
+            batch.observed,
+            batch.past_features,
+            batch.future_features,
+            batch.target,
+            batch.target_observed,
+        )
+        loss = masked_loss(self.loss, forecast, batch.target, batch.target_observed)
+        self.log("train/loss", loss, prog_bar=True)
+        return loss
+
+    def validation_step(self, batch: WindowBatch, batch_idx: int) -> None:
+        """Add up the errors of free-running forecasts."""
+        self.validation_errors.update(
+            self(batch), batch.target, batch.target_observed, batch.series
+        )
+
+    def on_validation_epoch_end(self) -> None:
+        """Log the mean errors in scaled units."""
+        errors = self.validation_errors.compute()
+        self.validation_errors.reset()
+        self.log("val/mae", errors.mae(), prog_bar=True)
+        self.log("val/mse", errors.mse())
+
+    def test_step(self, batch: WindowBatch, batch_idx: int) -> None:
+        """Add up the errors of free-running forecasts."""
+        self.test_errors.update(self(batch), batch.target, batch.target_observed, batch.series)
+
+    def configure_optimizers(self) -> Any:
+        """Return the optimiser with a learning rate that changes every step."""
+        settings = dict(self.optimizer_settings)
+        kind = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}[settings.pop("name")]
+        optimizer = kind(self.parameters(), **settings)
+        total = max(int(self.trainer.estimated_stepping_batches), 1)
+        schedule = learning_rate_factor(total_steps=total, **self.scheduler_settings)
+        scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, schedule)
+        return {
+            "optimizer": optimizer,
+            "lr_scheduler": {"scheduler": scheduler, "interval": "step"},
+        }
+
+
+def learning_rate_factor(
+    *, name: str, warmup_fraction: float, min_lr_ratio: float, total_steps: int
+) -> Any:
+    """Return the function from step to the factor of the learning rate.
+
+    The factor grows linearly over the warm-up; then it stays at 1 (`constant`), or falls along
+    half a cosine to `min_lr_ratio` at the last step (`cosine`; Loshchilov & Hutter 2017).
+
+    Args:
+        name: `cosine` or `constant`.
+        warmup_fraction: part of all steps.
+        min_lr_ratio: factor at the end.
+        total_steps: steps of the whole training.
+    """
+    warmup = round(warmup_fraction * total_steps)
+
+    def factor(step: int) -> float:
+        if step < warmup:
+            return (step + 1) / (warmup + 1)
+        if name == "constant":
+            return 1.0
+        progress = min((step - warmup) / max(total_steps - warmup, 1), 1.0)
+        return min_lr_ratio + (1 - min_lr_ratio) * (1 + math.cos(math.pi * progress)) / 2
+
+    return factor

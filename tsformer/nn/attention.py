@@ -1,0 +1,77 @@
+"""Multi-head attention over one fused projection."""
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class MultiHeadAttention(nn.Module):
+    """Scaled dot-product attention in `num_heads` subspaces (Vaswani et al. 2017, section 3.2).
+
+    Queries, keys and values share one weight of shape (3D, D): self-attention needs a single
+    matrix product, cross-attention takes its rows for queries and for keys and values apart.
+    """
+
+    def __init__(self, d_model: int, num_heads: int, *, attention_dropout: float = 0.0) -> None:
+        """Build the projections.
+
+        Args:
+            d_model: width D of the tokens.
+            num_heads: number of heads N; must divide `d_model`.
+            attention_dropout: dropout rate of the attention weights. Above 0 it switches torch's
+                fused kernels off, which costs time and memory quadratic in the token count.
+
+        Raises:
+            ValueError: `num_heads` does not divide `d_model`.
+        """
+        super().__init__()
+        if d_model % num_heads:
+            raise ValueError(f"d_model={d_model} is not divisible by num_heads={num_heads}")
+        self.num_heads = num_heads
+        self.attention_dropout = attention_dropout
+        self.in_proj = nn.Linear(d_model, 3 * d_model)
+        self.out_proj = nn.Linear(d_model, d_model)
+
+    def forward(
+        self,
+        x: Tensor,
+        memory: Tensor | None = None,
+        mask: Tensor | None = None,
+        is_causal: bool = False,
+    ) -> Tensor:
+        """Attend from `x` to `memory`, or to `x` itself.
+
+        Args:
+            x: queries, (B, T, D).
+            memory: keys and values, (B, S, D); `x` when None.
+            mask: True where a query may attend, broadcastable to (B, N, T, S).
+            is_causal: let query t see keys 0..t only; excludes `mask`.
+
+        Returns:
+            Attended values, (B, T, D).
+        """
+        if memory is None:
+            query, key, value = self.in_proj(x).chunk(3, dim=-1)
+        else:
+            d_model = x.size(-1)
+            weight, bias = self.in_proj.weight, self.in_proj.bias
+            query = F.linear(x, weight[:d_model], bias[:d_model])
+            key, value = F.linear(memory, weight[d_model:], bias[d_model:]).chunk(2, dim=-1)
+        attended = F.scaled_dot_product_attention(
+            self._split_heads(query),
+            self._split_heads(key),
+            self._split_heads(value),
+            attn_mask=mask,
+            dropout_p=self.attention_dropout if self.training else 0.0,
+            is_causal=is_causal,
+        )  # (B, N, T, D/N)
+        return self.out_proj(attended.transpose(1, 2).flatten(2))  # (B, T, D)
+
+    def _split_heads(self, x: Tensor) -> Tensor:
+        return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)  # (B, N, T, D/N)
+
+
+def attention_mask(mask: Tensor | None) -> Tensor | None:
+    """Give a boolean mask its head axis: (B, S) -> (B, 1, 1, S), (B, T, S) -> (B, 1, T, S)."""
+    if mask is None:
+        return None
+    return mask[:, None, None, :] if mask.dim() == 2 else mask.unsqueeze(1)

@@ -1,0 +1,153 @@
+"""TFModel: the pre-norm encoder-decoder transformer over linearly embedded features."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from tsformer.nn.attention import attention_mask
+from tsformer.nn.embedding import LinearEmbedding
+from tsformer.nn.layers import DecoderLayer, EncoderLayer
+
+
+class TFModel(nn.Module):
+    """Pre-norm encoder-decoder transformer for continuous sequences (Vaswani et al. 2017).
+
+    Tokens are linear maps of continuous features x sqrt(D) plus sinusoidal positions. Masks are
+    boolean and True where attention is allowed, as in `F.scaled_dot_product_attention`.
+    """
+
+    def __init__(
+        self,
+        encoder_input_size: int,
+        decoder_input_size: int,
+        output_size: int,
+        d_model: int,
+        num_heads: int,
+        d_ff: int,
+        num_layers: int,
+        dropout: float = 0.1,
+        *,
+        num_decoder_layers: int | None = None,
+        attention_dropout: float = 0.0,
+    ) -> None:
+        """Build the network.
+
+        Args:
+            encoder_input_size: features of a source token.
+            decoder_input_size: features of a target token.
+            output_size: features of an output token.
+            d_model: width D of the tokens.
+            num_heads: attention heads; must divide `d_model`.
+            d_ff: width of the feed-forward layers.
+            num_layers: encoder layers.
+            dropout: dropout rate of embeddings, feed-forward layers and residual branches.
+            num_decoder_layers: decoder layers; `num_layers` when None.
+            attention_dropout: dropout rate of the attention weights.
+
+        Raises:
+            ValueError: `num_heads` does not divide `d_model`.
+        """
+        super().__init__()
+        if num_decoder_layers is None:
+            num_decoder_layers = num_layers
+        layer = {"dropout": dropout, "attention_dropout": attention_dropout}
+        self.encoder_embedding = LinearEmbedding(encoder_input_size, d_model, dropout=dropout)
+        self.decoder_embedding = LinearEmbedding(decoder_input_size, d_model, dropout=dropout)
+        self.encoder_layers = nn.ModuleList(
+            EncoderLayer(d_model, num_heads, d_ff, **layer) for _ in range(num_layers)
+        )
+        self.decoder_layers = nn.ModuleList(
+            DecoderLayer(d_model, num_heads, d_ff, **layer) for _ in range(num_decoder_layers)
+        )
+        self.encoder_norm = nn.LayerNorm(d_model)
+        self.decoder_norm = nn.LayerNorm(d_model)
+        self.output = nn.Linear(d_model, output_size)
+
+    def forward(
+        self,
+        encoder_input: Tensor,
+        decoder_input: Tensor,
+        source_mask: Tensor | None = None,
+        target_mask: Tensor | None = None,
+    ) -> Tensor:
+        """Map source (B, S, Ci) and target (B, T, Cd) features to outputs (B, T, Co).
+
+        Args:
+            encoder_input: source features, (B, S, Ci).
+            decoder_input: target features, (B, T, Cd).
+            source_mask: (B, S) marks the source tokens that exist, for encoder and
+                cross-attention; (B, T, S) limits cross-attention alone.
+            target_mask: (B, T, T); causal when None.
+
+        Returns:
+            Outputs, (B, T, Co).
+        """
+        padding = source_mask if source_mask is not None and source_mask.dim() == 2 else None
+        memory = self.encode(encoder_input, padding)
+        return self.decode(decoder_input, memory, source_mask, target_mask)
+
+    def encode(self, encoder_input: Tensor, source_mask: Tensor | None = None) -> Tensor:
+        """Encode source features (B, S, Ci) as memory (B, S, D); `source_mask` is (B, S)."""
+        mask = attention_mask(source_mask)
+        x = self.encoder_embedding(encoder_input)
+        for layer in self.encoder_layers:
+            x = layer(x, mask)
+        return self.encoder_norm(x)
+
+    def decode(
+        self,
+        decoder_input: Tensor,
+        memory: Tensor,
+        source_mask: Tensor | None = None,
+        target_mask: Tensor | None = None,
+    ) -> Tensor:
+        """Decode target features (B, T, Cd), given memory (B, S, D), into (B, T, Co)."""
+        source_mask, target_mask = attention_mask(source_mask), attention_mask(target_mask)
+        x = self.decoder_embedding(decoder_input)
+        for layer in self.decoder_layers:
+            x = layer(x, memory, source_mask, target_mask)
+        return self.output(self.decoder_norm(x))
+
+
+_REFERENCE_NAMES = (
+    ("encoder_embedding.linear_embd", "encoder_embedding.linear"),
+    ("decoder_embeddings.linear_embd", "decoder_embedding.linear"),
+    ("encoder_block.enc_layers", "encoder_layers"),
+    ("decoder_block.dec_layers", "decoder_layers"),
+    ("encoder_block.norm", "encoder_norm"),
+    ("decoder_block.norm", "decoder_norm"),
+    ("output_gen.output_gen", "output"),
+    (".enc_dec_attn.", ".cross_attention."),
+    (".norm_enc_dec.", ".norm_cross_attention."),
+    (".norm_attn.", ".norm_attention."),
+    (".norm_ff.", ".norm_feed_forward."),
+    (".attn.", ".attention."),
+    (".ff.", ".feed_forward."),
+    (".post_att.", ".out_proj."),
+)
+
+
+def load_reference_state_dict(model: TFModel, state: Mapping[str, Tensor]) -> None:
+    """Load weights that carry the parameter names of the original TFModel.
+
+    Its separate query, key and value maps are stacked into our fused ones; its tables of
+    positions (`*.pe`), which follow from their shape, are ignored.
+
+    Args:
+        model: the network to fill, built with the same sizes.
+        state: parameters by original name, such as `encoder_block.enc_layers.0.ff.3.weight`.
+
+    Raises:
+        RuntimeError: names or shapes do not match the model's.
+    """
+    renamed: dict[str, Tensor] = {}
+    for name, value in state.items():
+        if not name.endswith(".pe"):
+            for old, new in _REFERENCE_NAMES:
+                name = name.replace(old, new)
+            renamed[name] = value
+    for name in [name for name in renamed if ".q_linear." in name]:
+        parts = [renamed.pop(name.replace(".q_linear.", f".{part}_linear.")) for part in "qkv"]
+        renamed[name.replace(".q_linear.", ".in_proj.")] = torch.cat(parts)
+    model.load_state_dict(renamed)

@@ -1,0 +1,106 @@
+"""Figures: forecasts, errors by horizon step, training curves."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+from matplotlib.figure import Figure
+from numpy.typing import ArrayLike
+
+# Okabe & Ito's palette, distinguishable with any colour vision.
+TRUTH, FORECAST, CONTEXT = "#000000", "#D55E00", "#7F7F7F"
+PALETTE = (FORECAST, "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+
+
+def plot_forecast(
+    ax: Axes,
+    *,
+    context: pd.Series,
+    truth: pd.Series,
+    forecast: pd.Series,
+    unit: str | None = None,
+) -> None:
+    """Draw one window: what was seen, what came and what was forecast.
+
+    Args:
+        ax: where to draw.
+        context: values seen, indexed by time.
+        truth: values of the horizon, indexed by time.
+        forecast: forecasts of the horizon, indexed by time.
+        unit: of the values.
+    """
+    ax.plot(context.index, context, color=CONTEXT, linewidth=1, label="context")
+    ax.plot(truth.index, truth, color=TRUTH, linewidth=1.2, label="truth")
+    ax.plot(forecast.index, forecast, color=FORECAST, linewidth=1.8, label="tsformer")
+    ax.axvline(truth.index[0], color=CONTEXT, linewidth=0.8, linestyle=":")
+    locator = AutoDateLocator(minticks=3, maxticks=7)
+    ax.xaxis.set_major_locator(locator)
+    ax.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=truth.index.tz))
+    if unit:
+        ax.set_ylabel(unit)
+    _tidy(ax)
+
+
+def plot_error_by_horizon(
+    ax: Axes, errors: Mapping[str, ArrayLike], *, step: pd.Timedelta, unit: str | None = None
+) -> None:
+    """Draw the mean absolute error of each method against the horizon step.
+
+    Args:
+        ax: where to draw.
+        errors: method -> mean absolute error of each step, (H,).
+        step: length of a step.
+        unit: of the errors.
+    """
+    for color, (name, error) in zip(_colors(len(errors)), errors.items(), strict=True):
+        hours = np.arange(1, len(np.asarray(error)) + 1) * (step / pd.Timedelta(hours=1))
+        in_days = hours[-1] > 96
+        width = 2.0 if color == FORECAST else 1.2
+        ax.plot(hours / 24 if in_days else hours, error, color=color, linewidth=width, label=name)
+    ax.set_xlabel("days ahead" if in_days else "hours ahead")
+    ax.set_ylabel(f"mean absolute error{f' ({unit})' if unit else ''}")
+    ax.set_ylim(bottom=0)
+    ax.legend(frameon=False)
+    _tidy(ax)
+
+
+def plot_training(curves: pd.DataFrame, *, best_step: int | None = None) -> Figure:
+    """Draw training loss and learning rate by step, and the validation error by epoch.
+
+    Args:
+        curves: columns `step`, `train/loss`, `val/mae` and `lr-AdamW` or alike, as the CSV
+            logger writes them; NaN where a column was not logged at a step.
+        best_step: step of the checkpoint chosen.
+    """
+    figure = Figure(figsize=(9, 5.5), layout="constrained")
+    top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
+    _plot_column(top, curves, "train/loss", "training loss", color=PALETTE[1], linewidth=0.9)
+    _plot_column(top, curves, "val/mae", "validation MAE", color=FORECAST, marker="o")
+    if best_step is not None:
+        top.axvline(best_step, color=CONTEXT, linestyle=":", label="best checkpoint")
+    top.set_ylabel("scaled units")
+    top.legend(frameon=False)
+    for name in (name for name in curves.columns if name.startswith("lr-")):
+        _plot_column(bottom, curves, name, name, color=PALETTE[2])
+    bottom.set_ylabel("learning rate")
+    bottom.set_xlabel("optimiser step")
+    _tidy(top)
+    _tidy(bottom)
+    return figure
+
+
+def _plot_column(ax: Axes, curves: pd.DataFrame, name: str, label: str, **style: object) -> None:
+    if name in curves:
+        points = curves[["step", name]].dropna()
+        ax.plot(points["step"], points[name], label=label, **style)
+
+
+def _colors(number: int) -> Sequence[str]:
+    return [PALETTE[i % len(PALETTE)] for i in range(number)]
+
+
+def _tidy(ax: Axes) -> None:
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.grid(axis="y", color="#DDDDDD", linewidth=0.6)

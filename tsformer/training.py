@@ -1,0 +1,229 @@
+"""fit(settings) -> FitResult: train, test, draw and save one forecaster."""
+
+import json
+import logging
+import os
+import time
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from lightning.pytorch import Callback, Trainer, seed_everything
+from lightning.pytorch.callbacks import (
+    EarlyStopping,
+    LearningRateMonitor,
+    ModelCheckpoint,
+    RichProgressBar,
+)
+from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger
+from rich.console import Console
+
+from tsformer import report
+from tsformer.config import FitConfig, parse
+from tsformer.data.catalog import load_table
+from tsformer.data.datamodule import ForecastDataModule
+from tsformer.errors import ConfigError
+from tsformer.forecaster import Forecaster, ForecasterConfig, ScalerConfig, network_settings
+from tsformer.module import ForecastModule
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class FitResult:
+    """What a fit gives back.
+
+    Attributes:
+        objective: the best validation error, `callbacks.monitor`; sweeps minimise it.
+        metrics: what `metrics.json` holds.
+        run: the run folder.
+    """
+
+    objective: float
+    metrics: dict[str, Any]
+    run: Path
+
+
+def fit(settings: Mapping[str, Any]) -> FitResult:
+    """Fit a forecaster and write its run folder, `settings["paths"]["run"]`.
+
+    The folder receives config.yaml, logs, checkpoints/{best,last}.ckpt, model/, metrics.json,
+    forecast.png, error_by_horizon.png and training.png.
+
+    Args:
+        settings: the resolved settings as plain values; see `FitConfig` and `conf/`.
+
+    Raises:
+        ConfigError: a setting is unknown, wrong, or does not fit the data.
+        DataError: the data cannot be found or used.
+    """
+    config = parse(FitConfig, settings)
+    run = Path(config.paths.run)
+    if (run / "metrics.json").exists():
+        raise ConfigError(f"{run}: holds a finished run. Choose another folder, hydra.run.dir=...")
+    table, columns = load_table(config.dataset, config.paths.data)
+    log.info(
+        "%s: %d series, %s rows of %s; target %s, future covariates %s, past covariates %s",
+        config.dataset.name,
+        len(table.ids),
+        f"{table.offsets[-1]:,}",
+        table.freq,
+        ", ".join(columns.target[:8]) + (", ..." if len(columns.target) > 8 else ""),
+        ", ".join(columns.future_covariates) or "none",
+        ", ".join(columns.past_covariates) or "none",
+    )
+    data = ForecastDataModule(table, columns, config)
+    seed_everything(config.seed, verbose=False)
+    module = _build_module(data, config)
+    run.mkdir(parents=True, exist_ok=True)
+    (run / "config.yaml").write_text(yaml.safe_dump(dict(settings), sort_keys=False))
+
+    checkpoint = ModelCheckpoint(
+        run / "checkpoints",
+        filename="best",
+        monitor=config.callbacks.monitor,
+        save_last=True,
+        enable_version_counter=False,
+    )
+    trainer = _build_trainer(config, run, checkpoint, steps_per_epoch=_num_batches(data))
+    log.info(
+        "%s weights; %s train, %s validation and %s test windows",
+        *(f"{n:,}" for n in (_num_weights(module), len(data.train), len(data.validation))),
+        f"{len(data.test):,}",
+    )
+    began = time.perf_counter()
+    trainer.fit(module, datamodule=data)
+    if trainer.interrupted:
+        raise KeyboardInterrupt
+    train_seconds = time.perf_counter() - began
+
+    best = torch.load(checkpoint.best_model_path, map_location="cpu", weights_only=True)
+    module.load_state_dict(best["state_dict"])
+    trainer.test(module, datamodule=data, verbose=False)
+    forecaster = _build_forecaster(module, data, config)
+    forecaster.save(run / "model")
+
+    errors = {report.MODEL: module.test_errors.compute(), **report.baseline_errors(data)}
+    objective = float(checkpoint.best_model_score)
+    metrics = {
+        "objective": objective,
+        "monitor": config.callbacks.monitor,
+        "test": report.test_metrics(data, errors),
+        "test_windows": len(data.test),
+        "best_step": best["global_step"],
+        "train_seconds": round(train_seconds, 1),
+        "weights": _num_weights(module),
+    }
+    report.draw_forecasts(data, forecaster.network).savefig(run / "forecast.png", dpi=120)
+    report.draw_errors(data, errors).savefig(run / "error_by_horizon.png", dpi=120)
+    if config.logger.csv:
+        curves = report.draw_training(run / "csv" / "metrics.csv", best["global_step"])
+        curves.savefig(run / "training.png", dpi=120)
+    _write_atomically(run / "metrics.json", json.dumps(metrics, indent=1))
+    Console().print(report.metrics_table(data, metrics["test"]))
+    log.info("Trained in %.0f s. Run folder: %s", train_seconds, run)
+    return FitResult(objective, metrics, run)
+
+
+def _build_module(data: ForecastDataModule, config: FitConfig) -> ForecastModule:
+    network = network_settings(
+        config.model,
+        data.columns,
+        context_length=config.context_length,
+        horizon=config.horizon,
+        num_channels=data.table.target.shape[1],
+        freq=data.table.freq,
+        calendar=config.dataset.calendar,
+    )
+    return ForecastModule(
+        network=network,
+        num_series=len(data.table.lengths),
+        loss=config.loss,
+        optimizer=config.optimizer.model_dump(),
+        scheduler=config.scheduler.model_dump(),
+    )
+
+
+def _build_trainer(
+    config: FitConfig, run: Path, checkpoint: ModelCheckpoint, *, steps_per_epoch: int
+) -> Trainer:
+    # What Lightning says about its own choices here is no news to the user.
+    logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
+    warnings.filterwarnings("ignore", message=".*does not have many workers.*")
+    loggers: list[Logger] = []
+    if config.logger.csv:
+        loggers.append(CSVLogger(run, name="csv", version=""))
+    if config.logger.tensorboard:
+        loggers.append(TensorBoardLogger(run, name="tensorboard", version=""))
+    callbacks: list[Callback] = [checkpoint]
+    if loggers:
+        callbacks.append(LearningRateMonitor("step"))
+    if config.callbacks.early_stopping_patience:
+        patience = config.callbacks.early_stopping_patience
+        callbacks.append(EarlyStopping(config.callbacks.monitor, patience=patience))
+    if config.trainer.progress_bar:
+        callbacks.append(RichProgressBar(leave=True))
+    settings = config.trainer.model_dump(exclude={"progress_bar"})
+    max_steps = config.trainer.max_steps
+    # Validate once an epoch; a training shorter than its last epoch ends with a validation too.
+    rounds = -(-max_steps // steps_per_epoch) if max_steps > 0 else 1
+    return Trainer(
+        **settings,
+        val_check_interval=max_steps // rounds if max_steps > 0 else steps_per_epoch,
+        check_val_every_n_epoch=None,
+        num_sanity_val_steps=0,
+        logger=loggers or False,
+        callbacks=callbacks,
+        default_root_dir=run,
+        use_distributed_sampler=False,
+        enable_progress_bar=config.trainer.progress_bar,
+        enable_model_summary=False,
+    )
+
+
+def _build_forecaster(
+    module: ForecastModule, data: ForecastDataModule, config: FitConfig
+) -> Forecaster:
+    scaler = data.scaler
+    return Forecaster(
+        module.network,
+        ForecasterConfig(
+            context_length=config.context_length,
+            horizon=config.horizon,
+            freq=data.table.freq,
+            regular=config.dataset.regular,
+            time_zone=config.dataset.time_zone or data.table.time_zone,
+            calendar=config.dataset.calendar,
+            columns=data.columns,
+            model=config.model,
+            scaler=ScalerConfig(
+                ids=list(scaler.ids),
+                mean=scaler.mean.tolist(),
+                std=scaler.std.tolist(),
+                covariate_mean=scaler.covariate_mean.tolist(),
+                covariate_std=scaler.covariate_std.tolist(),
+            ),
+            versions={
+                name: version(name) for name in ("tsformer", "torch", "lightning", "numpy", "pandas")
+            },
+        ),
+    )
+
+
+def _num_batches(data: ForecastDataModule) -> int:
+    return len(data.train_dataloader())
+
+
+def _num_weights(module: ForecastModule) -> int:
+    return sum(p.numel() for p in module.parameters())
+
+
+def _write_atomically(path: Path, text: str) -> None:
+    scratch = path.with_name(f".{path.name}")
+    scratch.write_text(text, encoding="utf-8")
+    os.replace(scratch, path)
