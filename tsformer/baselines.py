@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from tsformer.data.table import FloatArray, IntArray, SeriesTable
+from tsformer.data.table import SeriesTable
+from tsformer.data.types import FloatArray, IntArray
 
 
 def seasonal_naive(

@@ -1,4 +1,4 @@
-"""How every script starts: Hydra composes the settings, mistakes become one line and exit code 2."""
+"""How every script starts: Hydra composes settings; a mistake ends in a line and exit code 2."""
 
 import os
 import sys

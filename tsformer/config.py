@@ -6,8 +6,17 @@ only these classes. A saved model keeps its `ModelConfig` and `DatasetConfig` as
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self, TypeVar
+from zoneinfo import ZoneInfo
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 
 from tsformer.errors import ConfigError
 
@@ -15,6 +24,17 @@ Rate = Field(ge=0, lt=1)
 Positive = Field(gt=0)
 # One column may be named without the brackets of a list.
 Names = Annotated[list[str], BeforeValidator(lambda x: [x] if isinstance(x, str) else x)]
+
+
+def _check_time_zone(name: str) -> str:
+    try:
+        ZoneInfo(name)
+    except (KeyError, ValueError, OSError) as error:
+        raise ValueError(f"{name!r} is not a time zone such as UTC or Europe/Berlin") from error
+    return name
+
+
+TimeZone = Annotated[str, AfterValidator(_check_time_zone)]
 
 
 class Config(BaseModel):
@@ -36,7 +56,7 @@ class DatasetConfig(Config):
     future_covariates: Names = []
     freq: str | None = None
     regular: bool = True
-    time_zone: str | None = None
+    time_zone: TimeZone | None = None
     calendar: bool = True
     unit: str | None = None
     split: list[float] = Field(min_length=3, max_length=3)
@@ -95,13 +115,13 @@ class SchedulerConfig(Config):
 
 
 class TrainerConfig(Config):
-    """What Lightning's Trainer needs; -1 means no limit."""
+    """What Lightning's Trainer needs; -1 means no limit of epochs or steps."""
 
     max_epochs: int = Field(ge=-1)
     max_steps: int = Field(ge=-1)
-    accelerator: str
+    accelerator: Literal["cpu", "gpu", "cuda", "mps", "auto"]
     devices: int | str
-    precision: str | int
+    precision: Literal["32-true", "bf16-mixed", "16-mixed", "64-true"]
     gradient_clip_val: float | None = Field(ge=0)
     log_every_n_steps: int = Positive
     progress_bar: bool
@@ -110,6 +130,8 @@ class TrainerConfig(Config):
     def _check_end(self) -> Self:
         if self.max_epochs < 1 and self.max_steps < 1:
             raise ValueError("nothing ends the training: set max_epochs or max_steps above 0")
+        if self.devices not in (1, "1"):
+            raise ValueError(f"devices={self.devices!r}: training runs on one device as yet")
         return self
 
 
@@ -187,6 +209,8 @@ def _describe(problem: Any) -> str:
         return f"{key}: {message}" if key else message
     if problem["type"] == "extra_forbidden":
         return f"{key}: there is no such setting"
-    return f"{key}={problem['input']!r}: {message}" if problem["type"] != "missing" else (
-        f"{key}: a value is needed"
+    return (
+        f"{key}={problem['input']!r}: {message}"
+        if problem["type"] != "missing"
+        else (f"{key}: a value is needed")
     )

@@ -1,8 +1,6 @@
 """Forecaster: a fitted network with all it needs to turn a table into forecasts."""
 
 import json
-import os
-import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,11 +12,14 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from tsformer.config import Config, ModelConfig, parse
+from tsformer.config import Config, ModelConfig, TimeZone, parse
 from tsformer.data.calendar import calendar_features
+from tsformer.data.columns import Columns
+from tsformer.data.future import fill_future
 from tsformer.data.scaling import Scaler
 from tsformer.data.store import SeriesStore
-from tsformer.data.table import Columns, FloatArray, build_table
+from tsformer.data.table import build_table
+from tsformer.data.types import FloatArray
 from tsformer.data.windows import WindowDataset, WindowIndex
 from tsformer.errors import ConfigError, DataError, ModelFolderError
 from tsformer.nn import ForecastNetwork
@@ -46,7 +47,7 @@ class ForecasterConfig(Config):
     horizon: int
     freq: str
     regular: bool
-    time_zone: str | None
+    time_zone: TimeZone | None
     calendar: bool
     columns: Columns
     model: ModelConfig
@@ -113,8 +114,8 @@ class Forecaster:
             save_file(weights, fresh / WEIGHTS)
             (fresh / CONFIG).write_text(self.config.model_dump_json(indent=1), encoding="utf-8")
             if folder.exists():
-                os.replace(folder, Path(scratch) / "old")
-            os.replace(fresh, folder)
+                folder.replace(Path(scratch) / "old")
+            fresh.replace(folder)
 
     @classmethod
     def load(cls, folder: str | Path, device: str | torch.device = "cpu") -> "Forecaster":
@@ -183,18 +184,9 @@ class Forecaster:
             DataError: the table cannot be used, or future covariates do not cover the horizon.
         """
         columns = self._columns_of(frame)
-        history = build_table(
-            frame, columns, freq=self.config.freq, regular=self.config.regular
-        )
-        table = history.extended(self.horizon)
-        if columns.future_covariates:
-            if future is None:
-                raise DataError(
-                    f"the model uses the future covariates {list(columns.future_covariates)}: give "
-                    f"their values over the {self.horizon} steps of the horizon as the second "
-                    "argument, predict(frame, future)."
-                )
-            table = table.with_future(future, columns, self.horizon)
+        history = build_table(frame, columns, freq=self.config.freq, regular=self.config.regular)
+        extended = history.extended(self.horizon)
+        table = fill_future(extended, future, columns, self.horizon)
         if self.config.model.channels == "joint":
             channels = self.config.scaler.ids
             history, table = history.joined(channels), table.joined(channels)

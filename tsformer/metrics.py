@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torchmetrics import Metric
 
-from tsformer.data.table import FloatArray, SeriesTable
+from tsformer.data.table import SeriesTable
+from tsformer.data.types import FloatArray
 
 
 class ErrorSums(Metric):

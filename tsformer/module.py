@@ -1,6 +1,7 @@
 """ForecastModule: a network with its loss, optimiser and free-running validation."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -12,7 +13,11 @@ from tsformer.data.windows import WindowBatch
 from tsformer.metrics import ErrorSums
 from tsformer.nn import ForecastNetwork
 
-LOSSES = {"l1": F.l1_loss, "huber": F.huber_loss, "mse": F.mse_loss}
+LOSSES: dict[str, Callable[..., Tensor]] = {
+    "l1": F.l1_loss,
+    "huber": F.huber_loss,
+    "mse": F.mse_loss,
+}
 
 
 def masked_loss(loss: str, forecast: Tensor, target: Tensor, observed: Tensor) -> Tensor:
@@ -114,7 +119,7 @@ class ForecastModule(LightningModule):
 
 def learning_rate_factor(
     *, name: str, warmup_fraction: float, min_lr_ratio: float, total_steps: int
-) -> Any:
+) -> Callable[[int], float]:
     """Return the function from step to the factor of the learning rate.
 
     The factor grows linearly over the warm-up; then it stays at 1 (`constant`), or falls along

@@ -1,12 +1,14 @@
 """Figures: forecasts, errors by horizon step, training curves."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike
 
 # Okabe & Ito's palette, distinguishable with any colour vision.
@@ -35,9 +37,11 @@ def plot_forecast(
     ax.plot(truth.index, truth, color=TRUTH, linewidth=1.2, label="truth")
     ax.plot(forecast.index, forecast, color=FORECAST, linewidth=1.8, label="tsformer")
     ax.axvline(truth.index[0], color=CONTEXT, linewidth=0.8, linestyle=":")
-    locator = AutoDateLocator(minticks=3, maxticks=7)
+    zone = truth.index.tz
+    locator = AutoDateLocator(tz=zone, minticks=3, maxticks=7)
     ax.xaxis.set_major_locator(locator)
-    ax.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=truth.index.tz))
+    ax.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=zone))
+    ax.set_xlabel(f"time ({zone})" if zone else "time")
     if unit:
         ax.set_ylabel(unit)
     _tidy(ax)
@@ -62,6 +66,7 @@ def plot_error_by_horizon(
     ax.set_xlabel("days ahead" if in_days else "hours ahead")
     ax.set_ylabel(f"mean absolute error{f' ({unit})' if unit else ''}")
     ax.set_ylim(bottom=0)
+    ax.xaxis.set_major_locator(MaxNLocator(nbins=9, steps=[1, 2, 3, 6, 10]))
     ax.legend(frameon=False)
     _tidy(ax)
 
@@ -91,7 +96,7 @@ def plot_training(curves: pd.DataFrame, *, best_step: int | None = None) -> Figu
     return figure
 
 
-def _plot_column(ax: Axes, curves: pd.DataFrame, name: str, label: str, **style: object) -> None:
+def _plot_column(ax: Axes, curves: pd.DataFrame, name: str, label: str, **style: Any) -> None:
     if name in curves:
         points = curves[["step", name]].dropna()
         ax.plot(points["step"], points[name], label=label, **style)

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import os
 import time
 import warnings
 from collections.abc import Mapping
@@ -109,7 +108,7 @@ def fit(settings: Mapping[str, Any]) -> FitResult:
     forecaster.save(run / "model")
 
     errors = {report.MODEL: module.test_errors.compute(), **report.baseline_errors(data)}
-    objective = float(checkpoint.best_model_score)
+    objective = float(torch.as_tensor(checkpoint.best_model_score))
     metrics = {
         "objective": objective,
         "monitor": config.callbacks.monitor,
@@ -209,7 +208,8 @@ def _build_forecaster(
                 covariate_std=scaler.covariate_std.tolist(),
             ),
             versions={
-                name: version(name) for name in ("tsformer", "torch", "lightning", "numpy", "pandas")
+                name: version(name)
+                for name in ("tsformer", "torch", "lightning", "numpy", "pandas")
             },
         ),
     )
@@ -226,4 +226,4 @@ def _num_weights(module: ForecastModule) -> int:
 def _write_atomically(path: Path, text: str) -> None:
     scratch = path.with_name(f".{path.name}")
     scratch.write_text(text, encoding="utf-8")
-    os.replace(scratch, path)
+    scratch.replace(path)

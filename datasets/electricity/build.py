@@ -170,7 +170,7 @@ def write_table(table: pa.Table, output: Path) -> None:
         size = temporary.stat().st_size
         if size > MAX_BYTES:
             raise BuildError(f"the file would be {size} bytes, more than {MAX_BYTES}")
-        os.replace(temporary, output)
+        temporary.replace(output)
     finally:
         temporary.unlink(missing_ok=True)
 

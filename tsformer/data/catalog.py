@@ -2,8 +2,11 @@
 
 from pathlib import Path
 
+import pandas as pd
+
 from tsformer.config import DatasetConfig
-from tsformer.data.table import Columns, SeriesTable, build_table, find_columns, read_frame
+from tsformer.data.columns import Columns, find_columns
+from tsformer.data.table import SeriesTable, build_table
 from tsformer.errors import ConfigError, DataError
 
 # Data that come with the source tree, beside the package.
@@ -30,6 +33,38 @@ def find_file(dataset: DatasetConfig, data_folder: str) -> Path:
         "Name the folder that holds it with paths.data=... or the environment variable "
         "TSFORMER_DATA, or the file itself with dataset.path=..."
     )
+
+
+def read_frame(path: Path, id_column: str | None = None) -> pd.DataFrame:
+    """Read a CSV or Parquet file.
+
+    Args:
+        path: the file; a CSV is UTF-8 or else Latin-1.
+        id_column: column read as text, so that the id 007 stays 007; `unique_id` is always.
+
+    Raises:
+        DataError: the file is missing, empty, of another kind, or cannot be parsed.
+    """
+    if not path.is_file():
+        raise DataError(f"{path}: there is no such file. Give a CSV or Parquet file.")
+    suffix = path.suffix.lower()
+    if suffix not in (".csv", ".parquet"):
+        raise DataError(f"{path}: the ending {suffix!r} is neither .csv nor .parquet.")
+    try:
+        frame = pd.read_parquet(path) if suffix == ".parquet" else _read_csv(path, id_column)
+    except (ValueError, OSError) as error:  # pandas' and Arrow's parse errors are ValueErrors
+        raise DataError(f"{path}: cannot be read as a table ({error}).") from error
+    if frame.empty:
+        raise DataError(f"{path}: the table has no rows.")
+    return frame
+
+
+def _read_csv(path: Path, id_column: str | None) -> pd.DataFrame:
+    text = dict.fromkeys(["unique_id", *([id_column] if id_column else [])], str)
+    try:
+        return pd.read_csv(path, dtype=text)
+    except UnicodeDecodeError:
+        return pd.read_csv(path, dtype=text, encoding="latin-1")
 
 
 def load_table(dataset: DatasetConfig, data_folder: str) -> tuple[SeriesTable, Columns]:

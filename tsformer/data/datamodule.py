@@ -5,9 +5,10 @@ from lightning.pytorch import LightningDataModule
 from torch.utils.data import DataLoader
 
 from tsformer.config import FitConfig
+from tsformer.data.columns import Columns
 from tsformer.data.scaling import Scaler, split_ends
 from tsformer.data.store import SeriesStore
-from tsformer.data.table import Columns, SeriesTable
+from tsformer.data.table import SeriesTable
 from tsformer.data.windows import BatchSampler, WindowBatch, WindowDataset, WindowIndex
 from tsformer.errors import ConfigError
 
@@ -36,9 +37,7 @@ class ForecastDataModule(LightningDataModule):
         self.config = config
         self.columns = columns
         self.table = table.joined() if config.model.channels == "joint" else table
-        self.train_end, validation_end, test_end = split_ends(
-            config.dataset.split, len(table.grid)
-        )
+        self.train_end, validation_end, test_end = split_ends(config.dataset.split, len(table.grid))
         self.scaler = Scaler.fit(self.table, self.train_end)
         self.store = SeriesStore.build(
             self.table,

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tsformer.data.table import FloatArray, IntArray, SeriesTable
+from tsformer.data.table import SeriesTable
+from tsformer.data.types import FloatArray, IntArray
 
 
 @dataclass(frozen=True)
@@ -57,9 +58,7 @@ class Scaler:
         return target, (table.covariates - self.covariate_mean) / self.covariate_std
 
 
-def _moments(
-    values: FloatArray, group: IntArray, num_groups: int
-) -> tuple[FloatArray, FloatArray]:
+def _moments(values: FloatArray, group: IntArray, num_groups: int) -> tuple[FloatArray, FloatArray]:
     """Return mean and standard deviation (G, F) by group of rows, ignoring NaN and group -1."""
     mean = np.zeros((num_groups, values.shape[1]))
     std = np.ones_like(mean)

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils.data import Dataset, Sampler
 
 from tsformer.data.store import SeriesStore
-from tsformer.data.table import IntArray
+from tsformer.data.types import IntArray
 
 
 class WindowBatch(NamedTuple):
@@ -48,10 +48,11 @@ class WindowIndex:
     ends: IntArray
 
     def __len__(self) -> int:
+        """Return the number of windows."""
         return int(self.ends[-1])
 
     def locate(self, windows: IntArray) -> tuple[IntArray, IntArray]:
-        """Return series and first target row of windows given by their running number, each (B,)."""
+        """Return series and first target row, each (B,), of windows by their running number."""
         series = np.searchsorted(self.ends, windows, side="right")
         counts_before = np.where(series > 0, self.ends[series - 1], 0)
         return series, self.first[series] + windows - counts_before

@@ -21,9 +21,7 @@ class EncoderLayer(nn.Module):
         """Build the layer; the arguments are those of `TFModel`."""
         super().__init__()
         self.norm_attention = nn.LayerNorm(d_model)
-        self.attention = MultiHeadAttention(
-            d_model, num_heads, attention_dropout=attention_dropout
-        )
+        self.attention = MultiHeadAttention(d_model, num_heads, attention_dropout=attention_dropout)
         self.norm_feed_forward = nn.LayerNorm(d_model)
         self.feed_forward = feed_forward(d_model, d_ff, dropout)
         self.dropout = nn.Dropout(dropout)
@@ -43,9 +41,7 @@ class DecoderLayer(nn.Module):
         """Build the layer; the arguments are those of `TFModel`."""
         super().__init__()
         self.norm_attention = nn.LayerNorm(d_model)
-        self.attention = MultiHeadAttention(
-            d_model, num_heads, attention_dropout=attention_dropout
-        )
+        self.attention = MultiHeadAttention(d_model, num_heads, attention_dropout=attention_dropout)
         self.norm_cross_attention = nn.LayerNorm(d_model)
         self.cross_attention = MultiHeadAttention(
             d_model, num_heads, attention_dropout=attention_dropout

@@ -1,0 +1,115 @@
+"""Columns of a frame as arrays, or a complaint that names column, row and remedy."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from tsformer.data.calendar import step_of
+from tsformer.data.types import FloatArray, IntArray
+from tsformer.errors import DataError
+
+
+def parse_numbers(frame: pd.DataFrame, names: Sequence[str]) -> FloatArray:
+    """Return columns as (R, F) numbers, NaN where empty.
+
+    Raises:
+        DataError: a value is not a number, or infinite.
+    """
+    values = np.empty((len(frame), len(names)))
+    for column, name in enumerate(names):
+        numbers = pd.to_numeric(frame[name], errors="coerce")
+        wrong = (numbers.isna() & frame[name].notna()).to_numpy()
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            raise DataError(
+                f"column {name!r}, row {row}: {frame[name].iloc[row]!r} is not a number. "
+                "Correct it, leave it empty if the value is missing, or do not use the column."
+            )
+        values[:, column] = numbers.to_numpy(dtype=np.float64, na_value=np.nan)
+        infinite = np.isinf(values[:, column])
+        if infinite.any():
+            raise DataError(
+                f"column {name!r}, row {int(np.argmax(infinite))}: infinite. "
+                "Correct it, or leave it empty if the value is missing."
+            )
+    return values
+
+
+def parse_stamps(column: pd.Series, name: str) -> tuple[pd.DatetimeIndex, str | None]:
+    """Return a column as time stamps, and their time zone; zoned stamps become UTC.
+
+    Raises:
+        DataError: a value is not a time, or none is given.
+    """
+    if pd.api.types.is_numeric_dtype(column):
+        raise DataError(
+            f"column {name!r} holds numbers, not times; it has to hold dates such as 2024-01-31 "
+            "or 2024-01-31 13:00. Convert it, or name another with dataset.time_column."
+        )
+    empty = column.isna().to_numpy()
+    if empty.any():
+        raise DataError(f"column {name!r}, row {int(np.argmax(empty))}: no time is given.")
+    try:
+        stamps = pd.DatetimeIndex(pd.to_datetime(column))
+    except (ValueError, TypeError) as error:
+        raise DataError(f"column {name!r} does not hold times: {error}") from error
+    stamps = stamps.as_unit("us")
+    if stamps.tz is None:
+        return stamps, None
+    return stamps.tz_convert("UTC"), str(stamps.tz)
+
+
+def parse_ids(column: pd.Series, name: str) -> tuple[tuple[str, ...], IntArray]:
+    """Return the ids as text, in order of appearance, and the index of each row's id, (R,).
+
+    Raises:
+        DataError: a row has no id.
+    """
+    codes, values = pd.factorize(column)
+    if (codes < 0).any():
+        raise DataError(f"column {name!r}, row {int(np.argmax(codes < 0))}: no series id is given.")
+    return tuple(str(value) for value in values), codes
+
+
+def check_freq(freq: str) -> str:
+    """Return a pandas offset alias as it is.
+
+    Raises:
+        DataError: pandas does not know it.
+    """
+    try:
+        pd.tseries.frequencies.to_offset(freq)
+    except ValueError as error:
+        raise DataError(
+            f"freq={freq!r} is not a step that pandas knows, such as 30min, h, D, W-SUN, MS, QS "
+            "or YS. Give another dataset.freq."
+        ) from error
+    return freq
+
+
+def infer_freq(stamps: pd.DatetimeIndex) -> str:
+    """Return the offset alias of the commonest step between ordered, distinct stamps.
+
+    Raises:
+        DataError: fewer than two stamps.
+    """
+    if len(stamps) < 2:
+        raise DataError("one time stamp alone has no step. Give dataset.freq.")
+    if len(stamps) >= 3 and (alias := pd.infer_freq(stamps)) is not None:
+        return alias
+    steps, counts = np.unique(np.diff(stamps.to_numpy()), return_counts=True)
+    commonest = pd.Timedelta(steps[np.argmax(counts)])
+    if commonest >= pd.Timedelta(days=28):
+        raise DataError(
+            f"the steps between stamps vary around {commonest}: looks like months, quarters or "
+            "years with gaps. Give dataset.freq, for example MS (month start)."
+        )
+    return pd.tseries.frequencies.to_offset(commonest).freqstr
+
+
+def grid_stamps(stamps: pd.DatetimeIndex, time_zone: str | None, freq: str) -> pd.DatetimeIndex:
+    """Return UTC stamps as they lie on a grid: days and longer follow the wall clock."""
+    if time_zone is None or step_of(freq) < pd.Timedelta(days=1):
+        return stamps
+    return stamps.tz_convert(time_zone).tz_localize(None)
