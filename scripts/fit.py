@@ -3,11 +3,13 @@
 from typing import Any
 
 from tsformer.cli import run_script
+from tsformer.config import FitConfig, parse
 
 
 def main(settings: dict[str, Any]) -> float:
     """Fit, and return the validation error that a sweep minimises."""
-    from tsformer.training import fit  # here, so that --help need not load torch
+    parse(FitConfig, settings)  # tells mistakes before torch is loaded, which takes seconds
+    from tsformer.training import fit
 
     return fit(settings).objective
 

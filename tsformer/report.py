@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import torch
 from matplotlib.figure import Figure
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from tsformer.baselines import seasonal_naive
@@ -67,15 +68,18 @@ def test_metrics(
 
 
 def metrics_table(data: ForecastDataModule, metrics: Mapping[str, Mapping[str, float]]) -> Table:
-    """Return the test figures as a table for the terminal."""
-    unit = f" ({data.config.dataset.unit})" if data.config.dataset.unit else ""
-    table = Table(title=f"Test: {len(data.test):,} windows of {data.config.horizon} steps")
-    for name in ("", f"MAE{unit}", f"RMSE{unit}", "MASE", "MAE scaled", "MSE scaled", "MAE saved"):
-        table.add_column(name, justify="right" if name else "left")
+    """Return the test figures as a table for the terminal; (z) marks scaled units."""
+    title = f"Test: {len(data.test):,} windows of {data.config.horizon} steps"
+    if data.config.dataset.unit:
+        title += f", MAE and RMSE in {data.config.dataset.unit}"
+    table = Table(title=title, box=SIMPLE_HEAD)
+    table.add_column("", no_wrap=True)
+    for name in ("MAE", "RMSE", "MASE", "MAE (z)", "MSE (z)", "MAE cut"):
+        table.add_column(name, justify="right", no_wrap=True)
     ours = metrics[MODEL]["mae"]
     for method, row in metrics.items():
-        saved = "" if method == MODEL else f"{1 - ours / row['mae']:.1%}"
-        table.add_row(method, *(f"{value:,.4g}" for value in row.values()), saved)
+        cut = "" if method == MODEL else f"{1 - ours / row['mae']:.1%}"
+        table.add_row(method, *(f"{value:,.4g}" for value in row.values()), cut)
     return table
 
 

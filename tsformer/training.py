@@ -153,7 +153,8 @@ def _build_trainer(
 ) -> Trainer:
     # What Lightning says about its own choices here is no news to the user.
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
-    warnings.filterwarnings("ignore", message=".*does not have many workers.*")
+    for message in (".*does not have many workers.*", ".*treespec, LeafSpec.*"):
+        warnings.filterwarnings("ignore", message=message)
     loggers: list[Logger] = []
     if config.logger.csv:
         loggers.append(CSVLogger(run, name="csv", version=""))

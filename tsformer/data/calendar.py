@@ -41,9 +41,9 @@ def calendar_features(stamps: pd.DatetimeIndex, freq: str) -> NDArray[np.float32
     """
     step = step_of(freq)
     hour = stamps.hour + stamps.minute / 60 + stamps.second / 3600
-    cycles = [(stamps.dayofyear - 1 + hour / 24) / 365.25]
+    cycles = [(stamps.day_of_year - 1 + hour / 24) / 365.25]
     if step < 7 * _DAY:
-        cycles.insert(0, (stamps.weekday + hour / 24) / 7)
+        cycles.insert(0, (stamps.day_of_week + hour / 24) / 7)
     if step < _DAY:
         cycles.insert(0, hour / 24)
     angle = 2 * np.pi * np.stack(cycles, axis=1)

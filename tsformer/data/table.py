@@ -57,7 +57,7 @@ class SeriesTable:
     @property
     def row_series(self) -> IntArray:
         """Series that each row belongs to, (R,)."""
-        return np.repeat(np.arange(len(self.ids)), self.lengths)
+        return np.repeat(np.arange(len(self.starts)), self.lengths)
 
     @property
     def row_positions(self) -> IntArray:

@@ -1,0 +1,25 @@
+# make fit: train on the embedded data. make test: run the tests. Both set up .venv first.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: fit test lint clean
+
+fit: .venv/ready
+	$(BIN)/python scripts/fit.py dataset=electricity
+
+test: .venv/ready
+	$(BIN)/python -m pytest
+
+lint: .venv/ready
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+# requirements.lock holds the exact versions that are tested.
+.venv/ready: pyproject.toml requirements.lock
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[dev]'
+	touch $@
+
+clean:
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis

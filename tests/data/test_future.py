@@ -1,0 +1,176 @@
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_array_equal
+
+from tests.data.frames import covariates_of, hours, long_frame, ramp, stamps_of
+from tsformer.data.columns import Columns
+from tsformer.data.future import fill_future
+from tsformer.data.table import SeriesTable, build_table
+from tsformer.errors import DataError
+
+LONG = Columns("unique_id", "ds", ("y",), ("past",), ("rain", "wind"))
+WIDE = Columns(None, "ds", ("a", "b"), ("past",), ("rain", "wind"))
+HORIZON = 3
+
+
+def long_history() -> pd.DataFrame:
+    frame = long_frame({"a": ramp(6), "b": ramp(5)}, starts={"b": 3})  # end before hours 6 and 8
+    return frame.assign(past=1.0, rain=2.0, wind=3.0)
+
+
+def wide_history(stamps: pd.DatetimeIndex | None = None) -> pd.DataFrame:
+    stamps = hours(6) if stamps is None else stamps
+    return pd.DataFrame({"ds": stamps, "a": 0.0, "b": 1.0, "past": 1.0, "rain": 2.0, "wind": 3.0})
+
+
+def long_future(first: int = 0, last: int = 12) -> pd.DataFrame:
+    """Values that tell series and hour: rain 100, 101, ... of a, 200, 201, ... of b."""
+    grid = hours(last)[first:]
+    parts = [
+        pd.DataFrame(
+            {"unique_id": id, "ds": grid, "rain": ramp(len(grid), base + first), "wind": -base}
+        )
+        for id, base in (("a", 100.0), ("b", 200.0))
+    ]
+    return pd.concat(parts, ignore_index=True)
+
+
+def fill(history: pd.DataFrame, future: pd.DataFrame | None, columns: Columns) -> SeriesTable:
+    table = build_table(history, columns, freq="h")
+    return fill_future(table.extended(HORIZON), future, columns, HORIZON)
+
+
+def test_each_series_gets_the_values_behind_its_own_end():
+    table = fill(long_history(), long_future().sample(frac=1, random_state=0), LONG)
+    for id, base, end in (("a", 100.0, 6), ("b", 200.0, 8)):
+        ahead = covariates_of(table, id)[-HORIZON:]
+        assert list(ahead.index) == list(hours(12)[end : end + HORIZON])
+        assert_array_equal(ahead[0], ramp(HORIZON, base + end))
+        assert_array_equal(ahead[1], [-base] * HORIZON)
+        assert ahead[2].isna().all()  # a past covariate is not known ahead
+
+
+def test_rows_outside_the_horizon_and_of_other_series_are_ignored():
+    other = long_future().assign(unique_id="other", rain=np.nan)
+    table = fill(long_history(), pd.concat([other, long_future()]), LONG)
+    for id in ("a", "b"):
+        behind = covariates_of(table, id)[:-HORIZON]
+        assert_array_equal(behind, [[2.0, 3.0, 1.0]] * len(behind))
+
+
+def test_rows_of_a_wide_table_stand_for_every_series():
+    future = pd.DataFrame({"ds": hours(9)[6:], "rain": ramp(3), "wind": ramp(3, 10)})
+    table = fill(wide_history(), future, WIDE)
+    for id in ("a", "b"):
+        assert_array_equal(covariates_of(table, id)[-3:][0], ramp(3))
+        assert_array_equal(covariates_of(table, id)[-3:][1], ramp(3, 10))
+
+
+def test_integer_ids_are_matched():
+    history = long_history().assign(unique_id=lambda x: x["unique_id"].map({"a": 1, "b": 2}))
+    future = long_future().assign(unique_id=lambda x: x["unique_id"].map({"a": 1, "b": 2}))
+    assert_array_equal(
+        covariates_of(fill(history, future, LONG), "2")[-3:][0], ramp(HORIZON, 208.0)
+    )
+
+
+def test_without_future_covariates_nothing_is_needed():
+    columns = Columns("unique_id", "ds", ("y",), ("past",))
+    extended = build_table(long_history(), columns, freq="h").extended(HORIZON)
+    assert fill_future(extended, None, columns, HORIZON) is extended
+
+
+@pytest.mark.parametrize("unit", ["s", "ns"])
+def test_unit_of_stamps_makes_no_difference(unit):
+    future = long_future().assign(ds=lambda x: x["ds"].dt.as_unit(unit))
+    assert_array_equal(
+        fill(long_history(), future, LONG).covariates,
+        fill(long_history(), long_future(), LONG).covariates,
+    )
+
+
+def test_zoned_hours_match_in_whatever_zone_they_are_given():
+    history = wide_history(hours(6).tz_localize("Europe/Berlin"))
+    stamps = hours(9)[6:].tz_localize("Europe/Berlin").tz_convert("Asia/Tokyo")
+    future = pd.DataFrame({"ds": stamps, "rain": ramp(3), "wind": ramp(3)})
+    assert_array_equal(covariates_of(fill(history, future, WIDE), "a")[-3:][0], ramp(3))
+
+
+def test_zoned_days_match_across_a_clock_change():
+    days = pd.date_range("2024-03-27", periods=9, tz="Europe/Berlin")
+    table = build_table(wide_history(days[:6]), WIDE, freq="D").extended(HORIZON)
+    future = pd.DataFrame({"ds": days[6:], "rain": ramp(3), "wind": ramp(3)})
+    filled = fill_future(table, future, WIDE, HORIZON)
+    assert_array_equal(covariates_of(filled, "b")[-3:][0], ramp(3))
+    assert list(stamps_of(filled, "b")) == list(days)
+
+
+def test_rows_taken_as_they_stand_may_hold_a_stamp_twice():
+    history = wide_history(hours(6)[[0, 1, 1, 2, 4, 5]])
+    table = build_table(history, WIDE, freq="h", regular=False).extended(HORIZON)
+    future = pd.DataFrame({"ds": hours(9)[6:], "rain": ramp(3), "wind": ramp(3)})
+    filled = fill_future(table, future, WIDE, HORIZON)
+    assert_array_equal(covariates_of(filled, "a")[-3:][0], ramp(3))
+
+
+def test_missing_value_is_named_with_series_and_time():
+    future = long_future().query("not (unique_id == 'b' and rain == 209)")
+    with pytest.raises(DataError) as error:
+        fill(long_history(), future, LONG)
+    for word in ("['rain', 'wind']", "'b'", "at 2024-01-01 09:00:00 (1 of 3", "1 of 2 series"):
+        assert word in str(error.value)
+
+
+def test_several_missing_values_are_named_from_first_to_last():
+    with pytest.raises(DataError) as error:
+        fill(long_history(), long_future(last=7), LONG)
+    text = str(error.value)
+    assert "'a' at 2024-01-01 07:00:00 to 2024-01-01 08:00:00 (2 of 3" in text
+    assert "2 of 2 series" in text
+
+
+def test_one_empty_covariate_is_a_missing_value():
+    future = long_future()
+    future.loc[future["rain"] == 107, "wind"] = np.nan
+    with pytest.raises(DataError, match=r"'a' at 2024-01-01 07:00:00 \(1 of 3"):
+        fill(long_history(), future, LONG)
+
+
+def test_time_given_twice_is_refused():
+    with pytest.raises(DataError, match="same time twice"):
+        fill(long_history(), pd.concat([long_future(), long_future(7, 8)]), LONG)
+
+
+def test_naive_and_zoned_times_do_not_match():
+    zoned = long_future().assign(ds=lambda x: x["ds"].dt.tz_localize("UTC"))
+    with pytest.raises(DataError, match=r"'ds' has a time zone, unlike the history"):
+        fill(long_history(), zoned, LONG)
+    history = long_history().assign(ds=lambda x: x["ds"].dt.tz_localize("UTC"))
+    with pytest.raises(DataError, match=r"'ds' has no time zone, unlike the history"):
+        fill(history, long_future(), LONG)
+
+
+@pytest.mark.parametrize("name", ["unique_id", "ds", "wind"])
+def test_missing_column_is_named(name):
+    with pytest.raises(DataError, match=rf"future: no column '{name}'"):
+        fill(long_history(), long_future().drop(columns=name), LONG)
+
+
+@pytest.mark.parametrize(("history", "columns"), [(long_history(), LONG), (wide_history(), WIDE)])
+def test_no_future_at_all_is_told(history, columns):
+    with pytest.raises(DataError, match=r"\['rain', 'wind'\].*3 steps"):
+        fill(history, None, columns)
+
+
+@pytest.mark.parametrize(("history", "columns"), [(long_history(), LONG), (wide_history(), WIDE)])
+def test_future_without_rows_lacks_every_value(history, columns):
+    with pytest.raises(DataError, match=r"'a' at 2024-01-01 06:00:00 to 2024-01-01 08:00:00"):
+        fill(history, long_future().iloc[:0], columns)
+
+
+def test_text_among_the_values_is_refused_and_the_message_says_that_it_is_in_future():
+    future = long_future().astype({"rain": object})
+    future.loc[2, "rain"] = "wet"
+    with pytest.raises(DataError, match=r"future.*column 'rain', row 2: 'wet'"):
+        fill(long_history(), future, LONG)

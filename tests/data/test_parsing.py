@@ -1,0 +1,164 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.data.frames import hours
+from tsformer.data.calendar import step_of
+from tsformer.data.parsing import check_freq, infer_freq, parse_ids, parse_numbers, parse_stamps
+from tsformer.errors import DataError
+
+
+def numbers(*values) -> np.ndarray:
+    return parse_numbers(pd.DataFrame({"load": pd.Series(list(values))}), ["load"])[:, 0]
+
+
+def test_numbers_come_as_float64_in_the_order_of_names():
+    frame = pd.DataFrame({"a": [1, 2], "b": [True, False], "c": ["0.5", "1e3"]})
+    values = parse_numbers(frame, ["c", "a", "b"])
+    assert values.dtype == np.float64
+    np.testing.assert_array_equal(values, [[0.5, 1, 1], [1000, 2, 0]])
+
+
+def test_large_integers_and_decimals_keep_float64_precision():
+    assert numbers(123456789.123456789)[0] == 123456789.123456789
+
+
+@pytest.mark.parametrize("missing", [np.nan, None, pd.NA])
+def test_empty_values_become_nan(missing):
+    np.testing.assert_array_equal(numbers(1.0, missing, 3.0), [1.0, np.nan, 3.0])
+
+
+def test_nullable_integers_become_nan_where_missing():
+    frame = pd.DataFrame({"load": pd.array([1, None], dtype="Int64")})
+    np.testing.assert_array_equal(parse_numbers(frame, ["load"])[:, 0], [1.0, np.nan])
+
+
+def test_text_is_refused_with_column_row_and_value():
+    with pytest.raises(DataError, match=r"column 'load', row 2: 'n/a' is not a number"):
+        numbers(1.0, 2.0, "n/a")
+
+
+def test_row_counts_from_the_first_one_whatever_the_index():
+    frame = pd.DataFrame({"load": [1.0, "x"]}, index=[70, 50])
+    with pytest.raises(DataError, match=r"row 1: 'x'"):
+        parse_numbers(frame, ["load"])
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf])
+def test_infinity_is_refused(value):
+    with pytest.raises(DataError, match=r"column 'load', row 1: infinite"):
+        numbers(1.0, value)
+
+
+@pytest.mark.parametrize("values", [hours(2), hours(2) - hours(2)[0]], ids=["times", "durations"])
+def test_columns_that_are_no_numbers_are_refused(values):
+    with pytest.raises(DataError, match="column 'load'"):
+        parse_numbers(pd.DataFrame({"load": values}), ["load"])
+
+
+def stamps(values) -> tuple[pd.DatetimeIndex, str | None]:
+    return parse_stamps(pd.Series(values), "when")
+
+
+def test_naive_stamps_stay_naive():
+    found, time_zone = stamps(["2024-01-31 13:00", "2024-02-01 00:30"])
+    assert list(found) == [pd.Timestamp("2024-01-31 13:00"), pd.Timestamp("2024-02-01 00:30")]
+    assert time_zone is None
+
+
+def test_zoned_stamps_become_utc_and_their_zone_is_kept():
+    local = pd.DatetimeIndex(["2024-07-01 12:00"], tz="Europe/Berlin")
+    found, time_zone = stamps(local)
+    assert found[0] == pd.Timestamp("2024-07-01 10:00", tz="UTC")
+    assert str(found.tz) == "UTC"
+    assert time_zone == "Europe/Berlin"
+
+
+def test_offset_in_text_is_understood():
+    found, _ = stamps(["2024-07-01 12:00+02:00", "2024-07-01 13:00+02:00"])
+    assert found[0] == pd.Timestamp("2024-07-01 10:00", tz="UTC")
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_every_unit_gives_the_same_stamps(unit):
+    found, _ = stamps(hours(5).as_unit(unit))
+    assert found.equals(hours(5).as_unit("us"))
+    assert found.unit == "us"
+
+
+@pytest.mark.parametrize("values", [[20240101, 20240102], [1704067200.0, 1704070800.0]])
+def test_numbers_are_no_times(values):
+    with pytest.raises(DataError, match="column 'when' holds numbers, not times"):
+        stamps(values)
+
+
+@pytest.mark.parametrize("blank", [None, pd.NaT, "", "NaT"])
+def test_missing_time_is_refused_with_its_row(blank):
+    with pytest.raises(DataError, match=r"column 'when', row 1: no time is given"):
+        stamps(pd.Series(["2024-01-01", blank], dtype=object))
+
+
+def test_text_that_is_no_time_is_refused():
+    with pytest.raises(DataError, match="column 'when' does not hold times"):
+        stamps(["2024-01-01", "soon"])
+
+
+def test_ids_are_text_in_order_of_appearance():
+    ids, series = parse_ids(pd.Series([12, 7, 12, 7]), "shop")
+    assert ids == ("12", "7")
+    np.testing.assert_array_equal(series, [0, 1, 0, 1])
+
+
+def test_row_without_an_id_is_refused():
+    with pytest.raises(DataError, match=r"column 'shop', row 1: no series id is given"):
+        parse_ids(pd.Series(["a", None]), "shop")
+
+
+def test_ids_that_read_the_same_are_one_series_or_refused():
+    try:
+        ids, _ = parse_ids(pd.Series([1, "1"], dtype=object), "shop")
+    except DataError:
+        return
+    assert len(set(ids)) == len(ids)
+
+
+@pytest.mark.parametrize("freq", ["30min", "h", "D", "B", "W", "W-MON", "MS", "ME", "QS", "YS"])
+def test_known_freq_passes_as_it_is(freq):
+    assert check_freq(freq) == freq
+
+
+@pytest.mark.parametrize("freq", ["hourly", "7", "H!", "0h"])
+def test_unknown_freq_is_refused_with_examples(freq):
+    with pytest.raises(DataError, match=rf"freq='{freq}' is not a step.*30min.*dataset\.freq"):
+        check_freq(freq)
+
+
+@pytest.mark.parametrize("freq", ["10min", "30min", "h", "D", "B", "W-WED", "MS", "ME", "YS-JAN"])
+def test_freq_of_regular_stamps(freq):
+    assert infer_freq(pd.date_range("2024-01-03", periods=24, freq=freq)) == freq
+
+
+def test_freq_of_quarters_continues_them():
+    quarters = pd.date_range("2020-01-01", periods=9, freq="QS")
+    found = infer_freq(quarters[:8])
+    assert pd.date_range(quarters[0], periods=9, freq=found).equals(quarters)
+
+
+@pytest.mark.parametrize("freq", ["30min", "h", "D", "W-WED"])
+def test_freq_is_the_commonest_step_when_there_are_gaps(freq):
+    full = pd.date_range("2024-01-03", periods=24, freq=freq)
+    found = infer_freq(full.delete([3, 4, 10, 17]))
+    assert step_of(found) == step_of(freq)
+    assert pd.date_range(full[0], periods=24, freq=found).equals(full)
+
+
+@pytest.mark.parametrize("freq", ["MS", "QS", "YS"])
+def test_months_and_longer_with_gaps_are_not_guessed(freq):
+    with pytest.raises(DataError, match=r"Give dataset\.freq"):
+        infer_freq(pd.date_range("2000-01-01", periods=12, freq=freq).delete([4, 9]))
+
+
+def test_two_stamps_have_a_step_and_one_has_none():
+    assert infer_freq(hours(2)) == "h"
+    with pytest.raises(DataError, match=r"one time stamp alone has no step.*dataset\.freq"):
+        infer_freq(hours(1))

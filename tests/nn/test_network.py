@@ -1,0 +1,295 @@
+"""ForecastNetwork: what forecasts depend on, in which units, and that both decodings agree."""
+
+import numpy as np
+import pytest
+import torch
+
+from tsformer.nn import ForecastNetwork
+
+CONTEXT = 24
+DECODINGS = ("parallel", "autoregressive")
+each_decoding = pytest.mark.parametrize("decoding", DECODINGS)
+
+
+def build(**overrides):
+    """Return a small network in double precision, in evaluation, with random weights."""
+    settings = {
+        "context_length": CONTEXT,
+        "horizon": 10,
+        "num_channels": 2,
+        "num_past_features": 3,
+        "num_future_features": 2,
+        "d_model": 8,
+        "num_heads": 2,
+        "d_ff": 16,
+        "num_layers": 1,
+        "num_decoder_layers": 2,
+        "dropout": 0.1,
+        "attention_dropout": 0.0,
+        "patch_len": 4,
+        "decoding": "parallel",
+        "instance_norm": True,
+        "linear_skip": True,
+    }
+    torch.manual_seed(0)
+    return ForecastNetwork(**settings | overrides).double().eval()
+
+
+def draw(batch=3, horizon=10, channels=2, past=3, future=2, seed=1):
+    """Return random inputs by name; an eighth of the context is missing."""
+    random = torch.Generator().manual_seed(seed)
+
+    def normal(*shape):
+        return torch.randn(*shape, generator=random, dtype=torch.float64)
+
+    observed = torch.rand(batch, CONTEXT, channels, generator=random) > 1 / 8
+    return {
+        "context": normal(batch, CONTEXT, channels).where(observed, 0.0),
+        "observed": observed,
+        "past_features": normal(batch, CONTEXT, past),
+        "future_features": normal(batch, horizon, future),
+    }
+
+
+def teacher(target):
+    return {"target": target, "target_observed": torch.ones_like(target, dtype=torch.bool)}
+
+
+def draw_target(batch=3, horizon=10, channels=2):
+    random = torch.Generator().manual_seed(2)
+    return torch.randn(batch, horizon, channels, generator=random, dtype=torch.float64)
+
+
+@torch.no_grad()
+def forecast(network, inputs, **changes):
+    return network(**inputs | changes)
+
+
+def assert_equal(a, b):
+    torch.testing.assert_close(a, b, rtol=0, atol=1e-10)
+
+
+@each_decoding
+@pytest.mark.parametrize("patch_len", [1, 4, 12])
+@pytest.mark.parametrize("horizon", [1, 10, 12])
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize(("past", "future"), [(0, 0), (3, 2)])
+def test_shapes(decoding, patch_len, horizon, channels, past, future):
+    network = build(
+        decoding=decoding,
+        patch_len=patch_len,
+        horizon=horizon,
+        num_channels=channels,
+        num_past_features=past,
+        num_future_features=future,
+    )
+    inputs = draw(horizon=horizon, channels=channels, past=past, future=future)
+    target = draw_target(horizon=horizon, channels=channels)
+    for output in (forecast(network, inputs), forecast(network, inputs, **teacher(target))):
+        assert output.shape == (3, horizon, channels)
+        assert output.isfinite().all()
+
+
+@pytest.mark.parametrize("patch_len", [1, 4, 12])
+@pytest.mark.parametrize("linear_skip", [True, False])
+@pytest.mark.parametrize("instance_norm", [True, False])
+def test_free_running_forecast_is_the_teacher_forced_one_on_itself(
+    patch_len, linear_skip, instance_norm
+):
+    network = build(
+        decoding="autoregressive",
+        patch_len=patch_len,
+        linear_skip=linear_skip,
+        instance_norm=instance_norm,
+    )
+    inputs = draw()
+    free_running = forecast(network, inputs)
+    assert_equal(forecast(network, inputs, **teacher(free_running)), free_running)
+    other = forecast(network, inputs, **teacher(draw_target()))
+    assert_equal(other[:, :patch_len], free_running[:, :patch_len])
+    if patch_len < 10:
+        assert not torch.allclose(other, free_running)
+
+
+@pytest.mark.parametrize("patch_len", [1, 4])
+def test_target_step_changes_later_tokens_alone(patch_len):
+    network, inputs = build(decoding="autoregressive", patch_len=patch_len), draw()
+    target = draw_target()
+    before = forecast(network, inputs, **teacher(target))
+    for step in range(10):
+        changed = target.clone()
+        changed[:, step] += 1
+        after = forecast(network, inputs, **teacher(changed))
+        end_of_token = (step // patch_len + 1) * patch_len
+        assert torch.equal(before[:, :end_of_token], after[:, :end_of_token])
+        assert (before[:, end_of_token:] != after[:, end_of_token:]).all()
+
+
+def test_missing_target_values_do_not_matter():
+    network, inputs, target = build(decoding="autoregressive"), draw(), draw_target()
+    known = torch.rand(target.shape) > 0.3
+    before = forecast(network, inputs, target=target, target_observed=known)
+    changed = target.where(known, 1e3)
+    assert torch.equal(before, forecast(network, inputs, target=changed, target_observed=known))
+    assert not torch.allclose(before, forecast(network, inputs, **teacher(target)))
+
+
+def test_parallel_decoding_ignores_the_target():
+    network, inputs = build(), draw()
+    assert torch.equal(
+        forecast(network, inputs), forecast(network, inputs, **teacher(draw_target()))
+    )
+
+
+@each_decoding
+@pytest.mark.parametrize("instance_norm", [True, False])
+@pytest.mark.parametrize("garbage", [1e6, float("nan")])
+def test_missing_context_values_do_not_matter(decoding, instance_norm, garbage):
+    network, inputs = build(decoding=decoding, instance_norm=instance_norm), draw()
+    inputs["observed"][0, -4:] = False  # the token that seeds autoregressive decoding
+    changed = inputs["context"].where(inputs["observed"], garbage)
+    assert torch.equal(forecast(network, inputs), forecast(network, inputs, context=changed))
+
+
+@each_decoding
+def test_left_padding_does_not_matter(decoding):
+    network, inputs = build(decoding=decoding, linear_skip=False), draw()
+    inputs["observed"][:, :9] = False  # two tokens and a step
+    inputs["context"][:, :9] = 0
+    context, past = inputs["context"].clone(), inputs["past_features"].clone()
+    context[:, :9], past[:, :8] = -50, 50
+    before = forecast(network, inputs)
+    assert torch.equal(before, forecast(network, inputs, context=context, past_features=past))
+    past[:, 8] = 50  # this step shares its token with measurements
+    assert not torch.allclose(before, forecast(network, inputs, past_features=past))
+
+
+@each_decoding
+def test_missing_is_not_zero(decoding):
+    network, inputs = build(decoding=decoding), draw()
+    observed = torch.ones_like(inputs["observed"])
+    assert not torch.allclose(
+        forecast(network, inputs), forecast(network, inputs, observed=observed)
+    )
+
+
+@each_decoding
+@pytest.mark.parametrize("instance_norm", [True, False])
+def test_context_without_values_gives_finite_forecasts(decoding, instance_norm):
+    network, inputs = build(decoding=decoding, instance_norm=instance_norm), draw()
+    inputs["observed"][1] = False
+    inputs["context"][1] = 0
+    output = forecast(network, inputs)
+    assert output.isfinite().all()
+    network(**inputs, **teacher(draw_target())).sum().backward()
+    assert all(p.grad.isfinite().all() for p in network.parameters())
+
+
+@each_decoding
+def test_forecasts_follow_shift_and_scale_of_each_channel(decoding):
+    network, inputs = build(decoding=decoding), draw()
+    scale = torch.tensor([[[3.0, 50.0]], [[1.0, 0.5]], [[8.0, 2.0]]]).double()
+    shift = torch.tensor([[[5.0, -900.0]], [[0.0, 20.0]], [[-7.0, 1.0]]]).double()
+    expected = scale * forecast(network, inputs) + shift
+    output = forecast(network, inputs, context=scale * inputs["context"] + shift)
+    assert ((output - expected) / scale).abs().max() < 1e-3
+    without = build(decoding=decoding, instance_norm=False)
+    output = forecast(without, inputs, context=scale * inputs["context"] + shift)
+    assert ((output - expected) / scale).abs().max() > 0.1
+
+
+@each_decoding
+def test_every_input_changes_the_forecast(decoding):
+    network, inputs = build(decoding=decoding, linear_skip=False), draw()
+    before = forecast(network, inputs)
+    for name in ("context", "past_features", "future_features"):
+        after = forecast(network, inputs, **{name: inputs[name] + torch.randn(inputs[name].shape)})
+        assert (before - after).abs().amax(dim=(1, 2)).min() > 1e-3
+
+
+@each_decoding
+def test_future_features_change_no_earlier_token(decoding):
+    network, inputs = build(decoding=decoding), draw()
+    before = forecast(network, inputs)
+    for step in range(10):
+        changed = inputs["future_features"].clone()
+        changed[:, step] += 1
+        after = forecast(network, inputs, future_features=changed)
+        token = step // 4 * 4
+        assert torch.equal(before[:, :token], after[:, :token])
+        assert (before[:, token:] != after[:, token:]).all()
+
+
+@each_decoding
+def test_windows_of_a_batch_do_not_see_each_other(decoding):
+    network, inputs = build(decoding=decoding), draw(batch=5)
+    inputs["observed"][2] = False
+    output = forecast(network, inputs)
+    order = torch.tensor([3, 0, 4, 2, 1])
+    permuted = forecast(network, {name: x[order] for name, x in inputs.items()})
+    assert_equal(permuted, output[order])
+    for window in range(5):
+        alone = forecast(network, {name: x[[window]] for name, x in inputs.items()})
+        assert_equal(alone, output[[window]])
+
+
+@each_decoding
+@pytest.mark.parametrize("patch_len", [1, 4])
+def test_without_the_transformer_the_forecast_is_the_linear_skip(decoding, patch_len):
+    network, inputs = build(decoding=decoding, patch_len=patch_len), draw()
+    for parameter in network.transformer.output.parameters():
+        torch.nn.init.zeros_(parameter)
+    weight, bias = (p.detach().numpy() for p in network.skip.parameters())
+    context, observed = inputs["context"].numpy(), inputs["observed"].numpy()
+    output = forecast(network, inputs).numpy()
+    for window, channel in np.ndindex(3, 2):
+        x, known = context[window, :, channel], observed[window, :, channel]
+        mean, std = x[known].mean(), np.sqrt(x[known].var() + 1e-5)
+        expected = (weight @ np.where(known, (x - mean) / std, 0) + bias) * std + mean
+        np.testing.assert_allclose(output[window, :, channel], expected, atol=1e-10)
+
+
+@each_decoding
+def test_without_skip_and_transformer_the_forecast_is_the_mean(decoding):
+    network, inputs = build(decoding=decoding, linear_skip=False), draw()
+    for parameter in network.transformer.output.parameters():
+        torch.nn.init.zeros_(parameter)
+    count = inputs["observed"].sum(dim=1, keepdim=True)
+    mean = inputs["context"].sum(dim=1, keepdim=True) / count
+    assert_equal(forecast(network, inputs), mean.expand(-1, 10, -1))
+
+
+@each_decoding
+@pytest.mark.parametrize("horizon", [10, 12])
+def test_gradients_reach_every_parameter(decoding, horizon):
+    network = build(decoding=decoding, horizon=horizon)
+    target = draw_target(horizon=horizon)
+    output = network(**draw(horizon=horizon), **teacher(target))
+    (output - target).square().mean().backward()
+    idle = [n for n, p in network.named_parameters() if p.grad is None or not p.grad.any()]
+    assert idle == []
+
+
+def test_gradients_flow_through_free_running_forecasts():
+    network = build(decoding="autoregressive")
+    network(**draw()).square().mean().backward()
+    idle = [n for n, p in network.named_parameters() if p.grad is None or not p.grad.any()]
+    assert idle == []
+
+
+@each_decoding
+def test_inputs_are_left_as_they_are(decoding):
+    inputs = draw() | teacher(draw_target())
+    copies = {name: x.clone() for name, x in inputs.items()}
+    forecast(build(decoding=decoding), inputs)
+    assert all(torch.equal(x, copies[name]) for name, x in inputs.items())
+
+
+def test_unknown_decoding_is_refused():
+    with pytest.raises(ValueError, match="'sideways'"):
+        build(decoding="sideways")
+
+
+def test_patches_must_fill_the_context():
+    with pytest.raises(ValueError, match=r"context_length=24 .*patch_len=5"):
+        build(patch_len=5)

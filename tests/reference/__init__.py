@@ -1,0 +1,1 @@
+"""Oracles in NumPy, written from the papers and independent of tsformer."""

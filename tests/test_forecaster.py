@@ -1,0 +1,309 @@
+"""Forecaster: tables in, forecasts out; folders written whole, read with suspicion."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from tsformer.config import ModelConfig
+from tsformer.data.columns import Columns
+from tsformer.errors import DataError, ModelFolderError
+from tsformer.forecaster import Forecaster, ForecasterConfig, ScalerConfig, network_settings
+from tsformer.nn import ForecastNetwork
+
+L, H = 24, 6
+
+
+def make_forecaster(
+    *,
+    ids: tuple[str, ...] = ("a", "b"),
+    columns: Columns | None = None,
+    freq: str = "h",
+    channels: str = "independent",
+    time_zone: str | None = None,
+    regular: bool = True,
+) -> Forecaster:
+    """Return a forecaster with random weights."""
+    columns = columns or Columns("unique_id", "ds", ("y",))
+    model = ModelConfig.model_validate(
+        {
+            "d_model": 8,
+            "num_heads": 2,
+            "d_ff": 16,
+            "num_layers": 1,
+            "num_decoder_layers": 1,
+            "dropout": 0.1,
+            "attention_dropout": 0.0,
+            "patch_len": 6,
+            "decoding": "parallel",
+            "channels": channels,
+            "instance_norm": True,
+            "linear_skip": True,
+        }
+    )
+    joint = channels == "joint"
+    shape = (1, len(ids)) if joint else (len(ids), 1)
+    num_covariates = len(columns.covariates)
+    config = ForecasterConfig(
+        context_length=L,
+        horizon=H,
+        freq=freq,
+        regular=regular,
+        time_zone=time_zone,
+        calendar=True,
+        columns=columns,
+        model=model,
+        scaler=ScalerConfig(
+            ids=list(ids),
+            mean=(np.arange(len(ids)).reshape(shape) + 5.0).tolist(),
+            std=np.full(shape, 2.0).tolist(),
+            covariate_mean=[1.0] * num_covariates,
+            covariate_std=[3.0] * num_covariates,
+        ),
+        versions={},
+    )
+    torch.manual_seed(0)
+    settings = network_settings(
+        model,
+        columns,
+        context_length=L,
+        horizon=H,
+        num_channels=shape[1],
+        freq=freq,
+        calendar=True,
+    )
+    return Forecaster(ForecastNetwork(**settings), config)
+
+
+def make_long(lengths: dict[str, int], freq: str = "h", seed: int = 0) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    return pd.concat(
+        [
+            pd.DataFrame(
+                {
+                    "unique_id": id,
+                    "ds": pd.date_range("2024-03-01", periods=length, freq=freq),
+                    "y": rng.normal(size=length).cumsum() + 5,
+                }
+            )
+            for id, length in lengths.items()
+        ],
+        ignore_index=True,
+    )
+
+
+def test_forecasts_follow_each_series_in_order_of_appearance() -> None:
+    frame = make_long({"b": 40, "new": 31, "a": 24})
+    forecast = make_forecaster().predict(frame)
+    assert list(forecast.columns) == ["unique_id", "ds", "tsformer"]
+    assert forecast["unique_id"].tolist() == ["b"] * H + ["new"] * H + ["a"] * H
+    for id, rows in forecast.groupby("unique_id"):
+        last = frame.loc[frame["unique_id"] == id, "ds"].max()
+        assert rows["ds"].tolist() == list(pd.date_range(last, periods=H + 1, freq="h")[1:])
+    assert np.isfinite(forecast["tsformer"]).all()
+
+
+def test_the_network_sees_the_scaled_context_and_its_output_is_scaled_back() -> None:
+    forecaster = make_forecaster(columns=Columns("unique_id", "ds", ("y",), ("p",), ("f",)))
+    frame = make_long({"b": 40}).assign(p=np.arange(40.0), f=np.arange(40.0) ** 2)
+    times = pd.date_range(frame["ds"].max(), periods=H + 1, freq="h")[1:]
+    future = pd.DataFrame({"unique_id": "b", "ds": times, "f": np.arange(H) * 7.0})
+
+    from tsformer.data.calendar import calendar_features
+
+    past = frame.tail(L)
+    context = torch.tensor((past["y"].to_numpy() - 6.0) / 2.0, dtype=torch.float32)
+    covariates = (past[["f", "p"]].to_numpy() - 1.0) / 3.0
+    clock = calendar_features(pd.DatetimeIndex([*past["ds"], *times]), "h")
+    past_features = np.concatenate([clock[:L], covariates], axis=1)
+    future_features = np.concatenate([clock[L:], (future[["f"]].to_numpy() - 1.0) / 3.0], axis=1)
+    with torch.inference_mode():
+        expected = forecaster.network(
+            context[None, :, None],
+            torch.ones(1, L, 1, dtype=torch.bool),
+            torch.tensor(past_features, dtype=torch.float32)[None],
+            torch.tensor(future_features, dtype=torch.float32)[None],
+        )
+    forecast = forecaster.predict(frame, future)["tsformer"]
+    np.testing.assert_allclose(forecast, expected[0, :, 0] * 2.0 + 6.0, rtol=1e-5)
+
+
+def test_rows_before_the_context_and_the_order_of_rows_change_nothing() -> None:
+    forecaster = make_forecaster()
+    frame = make_long({"a": 60, "b": 50})
+    forecast = forecaster.predict(frame)
+    tail = frame.groupby("unique_id").tail(L)
+    pd.testing.assert_frame_equal(forecaster.predict(tail), forecast)
+    shuffled = pd.concat([frame.iloc[[0]], frame.iloc[1:].sample(frac=1, random_state=1)])
+    pd.testing.assert_frame_equal(forecaster.predict(shuffled), forecast)
+    pd.testing.assert_frame_equal(forecaster.predict(frame, batch_size=1), forecast)
+
+
+def test_a_series_alone_and_among_others_is_forecast_alike() -> None:
+    forecaster = make_forecaster()
+    frame = make_long({"a": 60, "b": 10, "c": 35})
+    together = forecaster.predict(frame)
+    for id in "abc":
+        alone = forecaster.predict(frame[frame["unique_id"] == id])
+        expected = together[together["unique_id"] == id]
+        np.testing.assert_allclose(alone["tsformer"], expected["tsformer"], rtol=1e-5)
+
+
+def test_gaps_and_missing_values_are_the_same() -> None:
+    forecaster = make_forecaster()
+    frame = make_long({"a": 40})
+    holes = [20, 25, 26, 38]
+    missing = frame.copy()
+    missing.loc[holes, "y"] = np.nan
+    pd.testing.assert_frame_equal(
+        forecaster.predict(frame.drop(index=holes)), forecaster.predict(missing)
+    )
+
+
+def test_a_missing_last_value_does_not_move_the_horizon() -> None:
+    frame = make_long({"a": 40})
+    frame.loc[39, "y"] = np.nan
+    forecast = make_forecaster().predict(frame)
+    assert forecast["ds"].iloc[0] == frame["ds"].iloc[-1] + pd.Timedelta(hours=1)
+    assert np.isfinite(forecast["tsformer"]).all()
+
+
+@pytest.mark.parametrize("ids", [[3, 1], ["007", "7"], [1.5, 0.5]])
+def test_ids_keep_their_type_and_value(ids: list[object]) -> None:
+    frame = make_long({"x": 30, "y": 30})
+    frame["unique_id"] = frame["unique_id"].map(dict(zip("xy", ids, strict=True)))
+    forecast = make_forecaster().predict(frame)
+    assert forecast["unique_id"].drop_duplicates().tolist() == ids
+    assert forecast["unique_id"].dtype == frame["unique_id"].dtype
+
+
+def test_a_wide_table_and_its_long_form_are_forecast_alike() -> None:
+    wide = make_forecaster(columns=Columns(None, "date", ("a", "b")))
+    frame = make_long({"a": 30, "b": 30})
+    table = frame.pivot(index="ds", columns="unique_id", values="y")
+    table = table.rename_axis(index="date", columns=None).reset_index()
+    pd.testing.assert_frame_equal(wide.predict(table), wide.predict(frame))
+
+
+def test_joint_channels_come_out_in_the_order_of_the_table() -> None:
+    forecaster = make_forecaster(channels="joint")
+    frame = make_long({"a": 30, "b": 30})
+    forecast = forecaster.predict(frame)
+    assert forecast["unique_id"].tolist() == ["a"] * H + ["b"] * H
+    swapped = forecaster.predict(frame.sort_values("unique_id", ascending=False, kind="stable"))
+    pd.testing.assert_frame_equal(
+        swapped.sort_values(["unique_id", "ds"]).reset_index(drop=True), forecast
+    )
+    with pytest.raises(DataError, match=r"exactly these, but the table has \['a'\]"):
+        forecaster.predict(frame[frame["unique_id"] == "a"])
+
+
+@pytest.mark.parametrize(
+    ("freq", "first"), [("MS", "2026-07-01"), ("D", "2024-03-29"), ("W-FRI", "2024-09-13")]
+)
+def test_horizons_follow_the_calendar(freq: str, first: str) -> None:
+    forecast = make_forecaster(freq=freq).predict(make_long({"a": 28}, freq=freq))
+    assert forecast["ds"].iloc[0] == pd.Timestamp(first)
+
+
+def test_zoned_times_stay_in_their_zone() -> None:
+    frame = make_long({"a": 30})
+    frame["ds"] = frame["ds"].dt.tz_localize("Asia/Tokyo")
+    forecast = make_forecaster(time_zone="Asia/Tokyo").predict(frame)
+    assert str(forecast["ds"].dt.tz) == "Asia/Tokyo"
+    assert forecast["ds"].iloc[0] == frame["ds"].iloc[-1] + pd.Timedelta(hours=1)
+
+
+def test_what_is_missing_is_named() -> None:
+    forecaster = make_forecaster(columns=Columns("unique_id", "ds", ("y",), (), ("price",)))
+    frame = make_long({"a": 30, "b": 30}).assign(price=1.0)
+    with pytest.raises(DataError, match=r"needs the columns \['unique_id', 'ds', 'y', 'price'\]"):
+        forecaster.predict(frame.drop(columns="price"))
+    with pytest.raises(DataError, match=r"future covariates \['price'\].*6 steps"):
+        forecaster.predict(frame)
+    times = pd.date_range("2024-03-02 06:00", periods=H, freq="h")
+    future = pd.DataFrame({"unique_id": "a", "ds": times, "price": 2.0})
+    with pytest.raises(DataError, match="series 'b' at 2024-03-02 06:00:00 to 2024-03-02 11:00:00"):
+        forecaster.predict(frame, future)
+    both = pd.concat([future, future.assign(unique_id="b")])
+    assert len(forecaster.predict(frame, both)) == 2 * H
+
+
+def test_a_saved_model_forecasts_the_same(tmp_path: Path) -> None:
+    forecaster = make_forecaster()
+    frame = make_long({"a": 40, "b": 12})
+    forecaster.save(tmp_path / "deep" / "model")
+    assert sorted(p.name for p in (tmp_path / "deep").iterdir()) == ["model"]
+    assert sorted(p.name for p in (tmp_path / "deep" / "model").iterdir()) == [
+        "config.json",
+        "model.safetensors",
+    ]
+    loaded = Forecaster.load(tmp_path / "deep" / "model")
+    pd.testing.assert_frame_equal(loaded.predict(frame), forecaster.predict(frame))
+    loaded.save(tmp_path / "deep" / "model")  # over itself
+    assert Forecaster.load(tmp_path / "deep" / "model").config == forecaster.config
+
+
+def test_other_peoples_folders_are_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("irreplaceable")
+    with pytest.raises(ModelFolderError, match="not a model folder; not overwritten"):
+        make_forecaster().save(tmp_path)
+    assert (tmp_path / "thesis.txt").read_text() == "irreplaceable"
+
+
+def damage(folder: Path, how: str) -> None:
+    config, weights = folder / "config.json", folder / "model.safetensors"
+    values = json.loads(config.read_text())
+    match how:
+        case "no weights":
+            weights.unlink()
+        case "no json":
+            config.write_text("{")
+        case "binary json":
+            config.write_bytes(b"\xff\xfe\x00")
+        case "json list":
+            config.write_text("[]")
+        case "other schema":
+            config.write_text(json.dumps(values | {"schema_version": 99}))
+        case "code to run":
+            config.write_text(json.dumps(values | {"_target_": "os.system"}))
+        case "wrong type":
+            values["model"]["d_model"] = "wide"
+            config.write_text(json.dumps(values))
+        case "other shape":
+            values["model"]["d_model"] = 16
+            config.write_text(json.dumps(values))
+        case "cut weights":
+            weights.write_bytes(weights.read_bytes()[:-100])
+        case "pickle":
+            torch.save({"x": torch.ones(1)}, weights)
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "no weights",
+        "no json",
+        "binary json",
+        "json list",
+        "other schema",
+        "code to run",
+        "wrong type",
+        "other shape",
+        "cut weights",
+        "pickle",
+    ],
+)
+def test_a_damaged_folder_is_refused(how: str, tmp_path: Path) -> None:
+    make_forecaster().save(tmp_path / "model")
+    damage(tmp_path / "model", how)
+    with pytest.raises(ModelFolderError, match="model"):
+        Forecaster.load(tmp_path / "model")
+
+
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ModelFolderError, match=r"nowhere.*no config\.json"):
+        Forecaster.load(tmp_path / "nowhere")

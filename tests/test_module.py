@@ -1,0 +1,233 @@
+"""The loss, the learning rate, and training with Lightning on a tiny problem."""
+
+import itertools
+import logging
+import math
+
+import numpy as np
+import pytest
+import torch
+from lightning.pytorch import Trainer
+from torch.utils.data import DataLoader
+
+from tsformer.data.windows import WindowBatch
+from tsformer.module import ForecastModule, learning_rate_factor, masked_loss
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*does not have many workers"),
+    pytest.mark.filterwarnings("ignore:.*have no `val_dataloader`"),
+]
+
+CONTEXT, HORIZON = 24, 8
+NUMPY_LOSSES = {
+    "l1": np.abs,
+    "huber": lambda e: np.where(np.abs(e) < 1, e**2 / 2, np.abs(e) - 0.5),
+    "mse": np.square,
+}
+each_loss = pytest.mark.parametrize("loss", NUMPY_LOSSES)
+
+
+@pytest.fixture
+def triple():
+    """Return forecast, target and what of the target is observed."""
+    random = torch.Generator().manual_seed(0)
+    forecast, target = torch.randn(2, 4, 7, 3, generator=random, dtype=torch.float64) * 2
+    return forecast, target, torch.rand(4, 7, 3, generator=random) < 0.6
+
+
+@each_loss
+def test_loss_is_the_mean_over_observed_steps(loss, triple):
+    forecast, target, observed = triple
+    error = (forecast - target).numpy()[observed.numpy()]
+    expected = NUMPY_LOSSES[loss](error).mean()
+    assert masked_loss(loss, *triple).item() == pytest.approx(expected, rel=1e-12)
+
+
+@each_loss
+def test_loss_has_no_gradient_on_missing_steps(loss, triple):
+    forecast, target, observed = triple
+    forecast.requires_grad_()
+    masked_loss(loss, forecast, target, observed).backward()
+    assert (forecast.grad[~observed] == 0).all()
+    assert (forecast.grad[observed] != 0).all()
+
+
+@each_loss
+def test_loss_of_nothing_is_zero(loss, triple):
+    forecast, target, observed = triple
+    forecast.requires_grad_()
+    value = masked_loss(loss, forecast, target, torch.zeros_like(observed))
+    value.backward()
+    assert value.item() == 0
+    assert (forecast.grad == 0).all()
+
+
+def factors(total, **settings):
+    factor = learning_rate_factor(total_steps=total, **settings)
+    return [factor(step) for step in range(total + 1)]
+
+
+def test_cosine_warms_up_then_falls_to_its_end():
+    values = factors(100, name="cosine", warmup_fraction=0.1, min_lr_ratio=0.05)
+    assert values[:10] == pytest.approx([(step + 1) / 11 for step in range(10)])
+    assert values[10] == 1
+    assert values[55] == pytest.approx((1 + 0.05) / 2)
+    assert all(a > b for a, b in itertools.pairwise(values[10:]))
+    assert values[100] == pytest.approx(0.05)
+    assert values[99] == pytest.approx(0.05, abs=1e-3)
+
+
+def test_cosine_stays_at_its_end():
+    factor = learning_rate_factor(
+        name="cosine", warmup_fraction=0.0, min_lr_ratio=0.2, total_steps=10
+    )
+    assert factor(0) == 1
+    assert factor(10) == factor(1000) == pytest.approx(0.2)
+
+
+def test_constant_warms_up_then_stays():
+    values = factors(20, name="constant", warmup_fraction=0.2, min_lr_ratio=0.0)
+    assert values[:4] == pytest.approx([0.2, 0.4, 0.6, 0.8])
+    assert set(values[4:]) == {1.0}
+
+
+@pytest.mark.parametrize("name", ["cosine", "constant"])
+@pytest.mark.parametrize("warmup_fraction", [0.0, 0.05, 0.9])
+@pytest.mark.parametrize("total", [1, 2, 7])
+def test_short_trainings_have_positive_rates(name, warmup_fraction, total):
+    values = factors(total, name=name, warmup_fraction=warmup_fraction, min_lr_ratio=0.1)
+    assert all(0 < value <= 1 for value in values)
+
+
+def build(decoding="parallel", **overrides):
+    torch.manual_seed(0)
+    network = {
+        "context_length": CONTEXT,
+        "horizon": HORIZON,
+        "num_channels": 1,
+        "num_past_features": 0,
+        "num_future_features": 0,
+        "d_model": 16,
+        "num_heads": 2,
+        "d_ff": 32,
+        "num_layers": 1,
+        "num_decoder_layers": 1,
+        "dropout": 0.0,
+        "attention_dropout": 0.0,
+        "patch_len": 4,
+        "decoding": decoding,
+        "instance_norm": False,
+        "linear_skip": False,
+    }
+    settings = {
+        "num_series": 3,
+        "loss": "mse",
+        "optimizer": {"name": "adamw", "lr": 1e-2, "weight_decay": 0.0, "betas": (0.9, 0.999)},
+        "scheduler": {"name": "cosine", "warmup_fraction": 0.1, "min_lr_ratio": 0.01},
+    }
+    return ForecastModule(network=network, **settings | overrides)
+
+
+def sine_batch(seed, batch=32, missing=0.1):
+    """Return windows of sines of period 12 and random phase."""
+    random = torch.Generator().manual_seed(seed)
+    phase = torch.rand(batch, 1, 1, generator=random) * 2 * math.pi
+    steps = torch.arange(CONTEXT + HORIZON).reshape(1, -1, 1)
+    values = torch.sin(steps * (2 * math.pi / 12) + phase)  # (B, L+H, 1)
+    observed = torch.rand(values.shape, generator=random) >= missing
+    values = values.where(observed, 0.0)
+    return WindowBatch(
+        context=values[:, :CONTEXT],
+        observed=observed[:, :CONTEXT],
+        past_features=torch.zeros(batch, CONTEXT, 0),
+        future_features=torch.zeros(batch, HORIZON, 0),
+        target=values[:, CONTEXT:],
+        target_observed=observed[:, CONTEXT:],
+        series=torch.randint(3, (batch,), generator=random),
+    )
+
+
+def loader(*seeds):
+    return DataLoader([sine_batch(seed) for seed in seeds], batch_size=None)
+
+
+def build_trainer(tmp_path, **settings):
+    logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
+    quiet = {
+        "logger": False,
+        "enable_checkpointing": False,
+        "enable_progress_bar": False,
+        "enable_model_summary": False,
+    }
+    return Trainer(accelerator="cpu", devices=1, default_root_dir=tmp_path, **quiet | settings)
+
+
+@pytest.mark.parametrize("decoding", ["parallel", "autoregressive"])
+def test_a_sine_is_learnt(tmp_path, decoding):
+    module, held_out = build(decoding), loader(100, 101)
+    trainer = build_trainer(tmp_path, max_steps=200)
+    before = trainer.validate(module, held_out, verbose=False)[0]
+    trainer.fit(module, loader(*range(15)))
+    after = trainer.validate(module, held_out, verbose=False)[0]
+    assert after["val/mse"] < 0.2 * before["val/mse"]
+    assert after["val/mae"] < 0.25
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "adam"])
+def test_the_learning_rate_follows_the_schedule(tmp_path, optimizer):
+    settings = {"name": optimizer, "lr": 0.5, "weight_decay": 0.0, "betas": (0.8, 0.9)}
+    module = build(optimizer=settings)
+    trainer = build_trainer(tmp_path, max_steps=10)
+    trainer.fit(module, loader(*range(5)))
+    group = trainer.optimizers[0].param_groups[0]
+    assert type(trainer.optimizers[0]).__name__.lower() == optimizer
+    assert group["betas"] == (0.8, 0.9)
+    assert group["lr"] == pytest.approx(0.5 * 0.01)
+
+
+@pytest.mark.filterwarnings("ignore:.*trainer. reference is not registered")
+def test_training_is_taught_with_the_target_and_validation_is_not():
+    module, batch = build("autoregressive").eval(), sine_batch(0)
+    changed = batch.target.clone()
+    changed[:, 0] += 1  # the first token's forecast does not see it, the second's does
+    with torch.no_grad():
+        free_running = module(batch)
+        assert torch.equal(free_running, module(batch._replace(target=changed)))
+        teacher_forced = module.network(*batch[:6])
+        loss = masked_loss("mse", teacher_forced, batch.target, batch.target_observed)
+        assert module.training_step(batch, 0).item() == pytest.approx(loss.item())
+    assert not torch.allclose(free_running, teacher_forced)
+
+
+@pytest.mark.parametrize("stage", ["validate", "test"])
+def test_errors_are_those_of_free_running_forecasts(tmp_path, stage):
+    module, batches = build("autoregressive").eval(), [sine_batch(0), sine_batch(1, batch=5)]
+    with torch.no_grad():
+        error = torch.cat([(module(b) - b.target)[b.target_observed] for b in batches]).numpy()
+    trainer, data = build_trainer(tmp_path), DataLoader(batches, batch_size=None)
+    expected = pytest.approx((np.abs(error).mean(), np.square(error).mean()), rel=1e-5)
+    if stage == "validate":
+        for _ in range(2):  # the second run starts from zero
+            logged = trainer.validate(module, data, verbose=False)[0]
+            assert (logged["val/mae"], logged["val/mse"]) == expected
+    else:
+        trainer.test(module, data, verbose=False)
+        errors = module.test_errors.compute()
+        assert (errors.mae(), errors.mse()) == expected
+
+
+def test_checkpoints_load_as_plain_data(tmp_path):
+    module, batch = build(), sine_batch(100)
+    trainer = build_trainer(tmp_path, max_steps=2)
+    trainer.fit(module, loader(0, 1))
+    trainer.save_checkpoint(tmp_path / "last.ckpt")
+    checkpoint = torch.load(tmp_path / "last.ckpt", weights_only=True)
+    assert checkpoint["hyper_parameters"]["network"]["context_length"] == CONTEXT
+    loaded = ForecastModule.load_from_checkpoint(tmp_path / "last.ckpt")
+    with torch.no_grad():
+        assert torch.equal(loaded.eval()(batch), module.eval()(batch))
+
+
+def test_metrics_are_no_weights():
+    module = build()
+    assert set(module.state_dict()) == {name for name, _ in module.named_parameters()}
