@@ -166,6 +166,7 @@ class FitConfig(Config):
     batch_size: int = Positive
     eval_batch_size: int = Positive
     loss: Literal["l1", "huber", "mse"]
+    ema_decay: float | None = Field(gt=0, lt=1)
     dataset: DatasetConfig
     model: ModelConfig
     optimizer: OptimizerConfig

@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from lightning.pytorch import LightningModule
-from torch import Tensor
+from torch import Tensor, nn
 
 from tsformer.data.windows import WindowBatch
 from tsformer.metrics import ErrorSums
@@ -42,6 +43,7 @@ class ForecastModule(LightningModule):
         network: dict[str, Any],
         num_series: int,
         loss: str,
+        ema_decay: float | None,
         optimizer: dict[str, Any],
         scheduler: dict[str, Any],
     ) -> None:
@@ -53,12 +55,15 @@ class ForecastModule(LightningModule):
             network: arguments of `ForecastNetwork`.
             num_series: series that windows may come from, S.
             loss: `l1`, `huber` or `mse`.
+            ema_decay: see `update_average`; None forecasts with the weights as they are.
             optimizer: fields of `OptimizerConfig`.
             scheduler: fields of `SchedulerConfig`.
         """
         super().__init__()
         self.save_hyperparameters()
         self.network = ForecastNetwork(**network)
+        self.averaged = None if ema_decay is None else deepcopy(self.network).requires_grad_(False)
+        self.ema_decay = ema_decay
         self.loss = loss
         self.optimizer_settings = optimizer
         self.scheduler_settings = scheduler
@@ -66,9 +71,14 @@ class ForecastModule(LightningModule):
         self.validation_errors = ErrorSums(*sizes)
         self.test_errors = ErrorSums(*sizes)
 
+    @property
+    def forecasting_network(self) -> ForecastNetwork:
+        """The network that forecasts: with averaged weights, if they are averaged."""
+        return self.averaged or self.network
+
     def forward(self, batch: WindowBatch) -> Tensor:
         """Forecast the batch's horizon, free-running, (B, H, C)."""
-        return self.network(
+        return self.forecasting_network(
             batch.context, batch.observed, batch.past_features, batch.future_features
         )
 
@@ -85,6 +95,12 @@ class ForecastModule(LightningModule):
         loss = masked_loss(self.loss, forecast, batch.target, batch.target_observed)
         self.log("train/loss", loss, prog_bar=True)
         return loss
+
+    def on_train_batch_end(self, outputs: Any, batch: WindowBatch, batch_idx: int) -> None:
+        """Take the new weights into the average."""
+        if self.averaged is not None and self.ema_decay is not None:
+            step = self.trainer.global_step
+            update_average(self.averaged, self.network, decay=self.ema_decay, step=step)
 
     def validation_step(self, batch: WindowBatch, batch_idx: int) -> None:
         """Add up the errors of free-running forecasts."""
@@ -107,7 +123,7 @@ class ForecastModule(LightningModule):
         """Return the optimiser with a learning rate that changes every step."""
         settings = dict(self.optimizer_settings)
         kind = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}[settings.pop("name")]
-        optimizer = kind(self.parameters(), **settings)
+        optimizer = kind(self.network.parameters(), **settings)
         total = max(int(self.trainer.estimated_stepping_batches), 1)
         schedule = learning_rate_factor(total_steps=total, **self.scheduler_settings)
         scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, schedule)
@@ -115,6 +131,18 @@ class ForecastModule(LightningModule):
             "optimizer": optimizer,
             "lr_scheduler": {"scheduler": scheduler, "interval": "step"},
         }
+
+
+@torch.no_grad()
+def update_average(average: nn.Module, current: nn.Module, *, decay: float, step: int) -> None:
+    """Move the weights of one network towards another's (Polyak & Juditsky 1992).
+
+    average <- d x average + (1 - d) x current, where d = min(decay, (1 + step) / (10 + step)), so
+    that the random first weights are soon forgotten.
+    """
+    decay = min(decay, (1 + step) / (10 + step))
+    for mean, weight in zip(average.parameters(), current.parameters(), strict=True):
+        mean.lerp_(weight, 1 - decay)
 
 
 def learning_rate_factor(

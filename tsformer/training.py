@@ -143,6 +143,7 @@ def _build_module(data: ForecastDataModule, config: FitConfig) -> ForecastModule
         network=network,
         num_series=len(data.table.lengths),
         loss=config.loss,
+        ema_decay=config.ema_decay,
         optimizer=config.optimizer.model_dump(),
         scheduler=config.scheduler.model_dump(),
     )
@@ -191,7 +192,7 @@ def _build_forecaster(
 ) -> Forecaster:
     scaler = data.scaler
     return Forecaster(
-        module.network,
+        module.forecasting_network,
         ForecasterConfig(
             context_length=config.context_length,
             horizon=config.horizon,
@@ -221,7 +222,7 @@ def _num_batches(data: ForecastDataModule) -> int:
 
 
 def _num_weights(module: ForecastModule) -> int:
-    return sum(p.numel() for p in module.parameters())
+    return sum(p.numel() for p in module.network.parameters())
 
 
 def _write_atomically(path: Path, text: str) -> None:
