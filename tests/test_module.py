@@ -1,13 +1,12 @@
 """The loss, the learning rate, and training with Lightning on a tiny problem."""
 
 import itertools
-import logging
 import math
 
 import numpy as np
 import pytest
 import torch
-from lightning.pytorch import Trainer
+from lightning.pytorch import Callback, Trainer
 from torch.utils.data import DataLoader
 
 from tsformer.data.windows import WindowBatch
@@ -16,6 +15,7 @@ from tsformer.module import ForecastModule, learning_rate_factor, masked_loss
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*does not have many workers"),
     pytest.mark.filterwarnings("ignore:.*have no `val_dataloader`"),
+    pytest.mark.filterwarnings("ignore:.*LeafSpec"),  # Lightning's own use of torch
 ]
 
 CONTEXT, HORIZON = 24, 8
@@ -122,6 +122,7 @@ def build(decoding="parallel", **overrides):
     settings = {
         "num_series": 3,
         "loss": "mse",
+        "ema_decay": None,
         "optimizer": {"name": "adamw", "lr": 1e-2, "weight_decay": 0.0, "betas": (0.9, 0.999)},
         "scheduler": {"name": "cosine", "warmup_fraction": 0.1, "min_lr_ratio": 0.01},
     }
@@ -152,7 +153,6 @@ def loader(*seeds):
 
 
 def build_trainer(tmp_path, **settings):
-    logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
     quiet = {
         "logger": False,
         "enable_checkpointing": False,
@@ -183,6 +183,41 @@ def test_the_learning_rate_follows_the_schedule(tmp_path, optimizer):
     assert type(trainer.optimizers[0]).__name__.lower() == optimizer
     assert group["betas"] == (0.8, 0.9)
     assert group["lr"] == pytest.approx(0.5 * 0.01)
+
+
+class WeightsOfEachStep(Callback):
+    """Keeps the trained network's output weights before and after every step."""
+
+    def __init__(self):
+        self.weights = []
+
+    def keep(self, module):
+        weight = module.network.transformer.output.weight
+        self.weights.append(weight.detach().clone().numpy())
+
+    def on_train_start(self, trainer, module):
+        self.keep(module)
+
+    def on_train_batch_end(self, trainer, module, *args):
+        self.keep(module)
+
+
+def test_forecasts_come_from_the_moving_average_of_the_weights(tmp_path):
+    module, seen = build(ema_decay=0.5), WeightsOfEachStep()
+    build_trainer(tmp_path, max_steps=12, callbacks=[seen]).fit(module, loader(*range(6)))
+    expected, *trained = seen.weights
+    assert len(trained) == 12
+    for step, weight in enumerate(trained, start=1):
+        decay = min(0.5, (1 + step) / (10 + step))
+        expected = decay * expected + (1 - decay) * weight
+    averaged = module.averaged.transformer.output.weight.detach()
+    np.testing.assert_allclose(averaged, expected, rtol=0, atol=1e-6)
+    assert np.abs(averaged.numpy() - trained[-1]).max() > 1e-4
+
+    batch = sine_batch(0)
+    with torch.no_grad():
+        assert torch.equal(module(batch), module.averaged(*batch[:4]))
+        assert not torch.allclose(module(batch), module.network(*batch[:4]))
 
 
 @pytest.mark.filterwarnings("ignore:.*trainer. reference is not registered")
@@ -216,8 +251,9 @@ def test_errors_are_those_of_free_running_forecasts(tmp_path, stage):
         assert (errors.mae(), errors.mse()) == expected
 
 
-def test_checkpoints_load_as_plain_data(tmp_path):
-    module, batch = build(), sine_batch(100)
+@pytest.mark.parametrize("ema_decay", [None, 0.9])
+def test_checkpoints_load_as_plain_data(tmp_path, ema_decay):
+    module, batch = build(ema_decay=ema_decay), sine_batch(100)
     trainer = build_trainer(tmp_path, max_steps=2)
     trainer.fit(module, loader(0, 1))
     trainer.save_checkpoint(tmp_path / "last.ckpt")

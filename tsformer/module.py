@@ -151,7 +151,7 @@ def learning_rate_factor(
     """Return the function from step to the factor of the learning rate.
 
     The factor grows linearly over the warm-up; then it stays at 1 (`constant`), or falls along
-    half a cosine to `min_lr_ratio` at the last step (`cosine`; Loshchilov & Hutter 2017).
+    half a cosine to `min_lr_ratio` behind the last step (`cosine`; Loshchilov & Hutter 2017).
 
     Args:
         name: `cosine` or `constant`.

@@ -72,7 +72,7 @@ def metrics_table(data: ForecastDataModule, metrics: Mapping[str, Mapping[str, f
     title = f"Test: {len(data.test):,} windows of {data.config.horizon} steps"
     if data.config.dataset.unit:
         title += f", MAE and RMSE in {data.config.dataset.unit}"
-    table = Table(title=title, box=SIMPLE_HEAD)
+    table = Table(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("", no_wrap=True)
     for name in ("MAE", "RMSE", "MASE", "MAE (z)", "MSE (z)", "MAE cut"):
         table.add_column(name, justify="right", no_wrap=True)

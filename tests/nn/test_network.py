@@ -125,6 +125,19 @@ def test_target_step_changes_later_tokens_alone(patch_len):
         assert (before[:, end_of_token:] != after[:, end_of_token:]).all()
 
 
+def test_decoding_starts_from_the_last_token_of_the_context():
+    network = build(decoding="autoregressive", instance_norm=False, linear_skip=False)
+    inputs = draw()
+    for layer in network.transformer.decoder_layers:  # the decoder no longer sees the encoder
+        torch.nn.init.zeros_(layer.cross_attention.out_proj.weight)
+    before, random = forecast(network, inputs), torch.randn(3, CONTEXT, 2)
+    earlier, last = inputs["context"].clone(), inputs["context"].clone()
+    earlier[:, :-4] += random[:, :-4]
+    last[:, -4:] += random[:, -4:]
+    assert torch.equal(before, forecast(network, inputs, context=earlier))
+    assert (before != forecast(network, inputs, context=last)).all()
+
+
 def test_missing_target_values_do_not_matter():
     network, inputs, target = build(decoding="autoregressive"), draw(), draw_target()
     known = torch.rand(target.shape) > 0.3
@@ -183,6 +196,15 @@ def test_context_without_values_gives_finite_forecasts(decoding, instance_norm):
     assert output.isfinite().all()
     network(**inputs, **teacher(draw_target())).sum().backward()
     assert all(p.grad.isfinite().all() for p in network.parameters())
+
+
+@each_decoding
+def test_context_without_values_still_has_features(decoding):
+    network, inputs = build(decoding=decoding), draw()
+    inputs["observed"][:] = False
+    changed = inputs["past_features"] + torch.randn(3, CONTEXT, 3)
+    before, after = forecast(network, inputs), forecast(network, inputs, past_features=changed)
+    assert (before - after).abs().amax(dim=(1, 2)).min() > 1e-3
 
 
 @each_decoding

@@ -130,9 +130,8 @@ def test_layers_start_with_different_weights():
     model = build(num_layers=3)
     for layers in (model.encoder_layers, model.decoder_layers):
         for one, other in itertools.combinations(layers, 2):
-            matrices = [
-                p for p in zip(one.parameters(), other.parameters(), strict=True) if p[0].dim() == 2
-            ]
+            pairs = zip(one.parameters(), other.parameters(), strict=True)
+            matrices = [(a, b) for a, b in pairs if a.dim() == 2]
             assert not any(torch.equal(a, b) for a, b in matrices)
 
 

@@ -147,7 +147,9 @@ def load_reference_state_dict(model: TFModel, state: Mapping[str, Tensor]) -> No
             for old, new in _REFERENCE_NAMES:
                 name = name.replace(old, new)
             renamed[name] = value
-    for name in [name for name in renamed if ".q_linear." in name]:
-        parts = [renamed.pop(name.replace(".q_linear.", f".{part}_linear.")) for part in "qkv"]
-        renamed[name.replace(".q_linear.", ".in_proj.")] = torch.cat(parts)
+    for query in [name for name in renamed if ".q_linear." in name]:
+        names = [query.replace(".q_linear.", f".{part}_linear.") for part in "qkv"]
+        if all(name in renamed for name in names):  # else load_state_dict tells what is missing
+            stacked = torch.cat([renamed.pop(name) for name in names])
+            renamed[query.replace(".q_linear.", ".in_proj.")] = stacked
     model.load_state_dict(renamed)
