@@ -250,5 +250,6 @@ def _original_ids(frame: pd.DataFrame, columns: Columns, ids: Sequence[str]) -> 
     """Return the ids with the values and the type they have in the frame."""
     if columns.id is None:
         return pd.Index(ids)
-    values = pd.Index(frame[columns.id].unique())
-    return values[values.astype(str).get_indexer(pd.Index(ids))]
+    values = frame[columns.id].drop_duplicates()
+    first = pd.Index(values.astype(str)).drop_duplicates()
+    return pd.Index(values)[first.get_indexer(pd.Index(ids))]

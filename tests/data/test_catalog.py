@@ -1,5 +1,6 @@
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_array_equal
@@ -98,6 +99,13 @@ def test_ids_of_digits_stay_text(csv, column):
     assert table.ids == ("007", "7")
     assert columns.id == column
     assert_array_equal(target_of(table, "007"), [1, 2])
+
+
+def test_ids_that_look_like_missing_values_stay_text(csv):
+    path = csv("unique_id,ds,y\nNA,2024-01-01,1\nnull,2024-01-01,2\nNA,2024-01-02,\n")
+    table, _ = load_table(dataset_of(path, freq="D"), "")
+    assert table.ids == ("NA", "null")  # Namibia; empty values stay missing
+    assert_array_equal(target_of(table, "NA"), [1, np.nan])
 
 
 def test_latin_1_is_read(tmp_path):

@@ -114,6 +114,14 @@ def test_rows_taken_as_they_stand_may_hold_a_stamp_twice():
     assert_array_equal(covariates_of(filled, "a")[-3:][0], ramp(3))
 
 
+def test_zoned_days_taken_as_they_stand_match():
+    days = pd.date_range("2024-03-27", periods=9, tz="Europe/Berlin")
+    table = build_table(wide_history(days[:6]), WIDE, freq="D", regular=False).extended(HORIZON)
+    future = pd.DataFrame({"ds": days[6:], "rain": ramp(3), "wind": ramp(3)})
+    filled = fill_future(table, future, WIDE, HORIZON)
+    assert_array_equal(covariates_of(filled, "a")[-3:][0], ramp(3))
+
+
 def test_missing_value_is_named_with_series_and_time():
     future = long_future().query("not (unique_id == 'b' and rain == 209)")
     with pytest.raises(DataError) as error:

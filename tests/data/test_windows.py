@@ -14,6 +14,8 @@ from tsformer.data.scaling import Scaler
 from tsformer.data.store import SeriesStore
 from tsformer.data.windows import BatchSampler, WindowBatch, WindowDataset, WindowIndex
 
+CALENDAR = calendar_features(hours(50), "h")
+
 
 @dataclass
 class Case:
@@ -91,7 +93,6 @@ def cases(draw) -> Case:
     lengths = draw(st.lists(st.integers(1, 25), min_size=count, max_size=count))
     starts = draw(st.lists(st.integers(0, 12), min_size=count, max_size=count))
     missing = [draw(st.sets(st.integers(0, length - 1))) for length in lengths]
-    begin = draw(st.integers(0, 25))
     first, last = min(starts), max(map(sum, zip(starts, lengths, strict=True)))
     begin, end = sorted([draw(st.integers(first, last)), draw(st.integers(first, last))])
     return Case(

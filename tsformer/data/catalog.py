@@ -51,20 +51,18 @@ def read_frame(path: Path, id_column: str | None = None) -> pd.DataFrame:
     if suffix not in (".csv", ".parquet"):
         raise DataError(f"{path}: the ending {suffix!r} is neither .csv nor .parquet.")
     try:
-        frame = pd.read_parquet(path) if suffix == ".parquet" else _read_csv(path, id_column)
+        return pd.read_parquet(path) if suffix == ".parquet" else _read_csv(path, id_column)
     except (ValueError, OSError) as error:  # pandas' and Arrow's parse errors are ValueErrors
         raise DataError(f"{path}: cannot be read as a table ({error}).") from error
-    if frame.empty:
-        raise DataError(f"{path}: the table has no rows.")
-    return frame
 
 
 def _read_csv(path: Path, id_column: str | None) -> pd.DataFrame:
+    # A converter, unlike a dtype, also leaves ids such as NA and None as they are.
     text = dict.fromkeys(["unique_id", *([id_column] if id_column else [])], str)
     try:
-        return pd.read_csv(path, dtype=text)
+        return pd.read_csv(path, converters=text)
     except UnicodeDecodeError:
-        return pd.read_csv(path, dtype=text, encoding="latin-1")
+        return pd.read_csv(path, converters=text, encoding="latin-1")
 
 
 def load_table(dataset: DatasetConfig, data_folder: str) -> tuple[SeriesTable, Columns]:

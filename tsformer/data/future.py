@@ -40,8 +40,13 @@ def fill_future(
     if missing:
         raise DataError(f"future: no column {missing[0]!r}; it needs {needed}.")
 
-    series, position = _locate(table, future, columns, horizon)
-    values = np.tile(parse_numbers(future, names), (len(position) // len(future), 1))
+    try:
+        values = parse_numbers(future, names)
+        series, position = _locate(table, future, columns, horizon)
+    except DataError as error:
+        raise DataError(f"future: {error}") from error
+    if columns.id is None:
+        values = np.tile(values, (len(table.ids), 1))
     ends = table.starts + table.lengths - horizon  # grid position behind each history
     step = position - ends[series]
     keep = (series >= 0) & (position >= 0) & (step >= 0) & (step < horizon)
@@ -76,7 +81,7 @@ def _locate(
     stamps, time_zone = parse_stamps(future[columns.time], columns.time)
     if (time_zone is None) != (table.time_zone is None):
         raise DataError(
-            f"future: column {columns.time!r} has {'no' if time_zone is None else 'a'} time zone, "
+            f"column {columns.time!r} has {'no' if time_zone is None else 'a'} time zone, "
             "unlike the history. Give both the same."
         )
     # Before the first horizon, a grid taken as it came may hold a stamp twice.

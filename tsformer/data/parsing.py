@@ -1,5 +1,6 @@
 """Columns of a frame as arrays, or a complaint that names column, row and remedy."""
 
+import warnings
 from collections.abc import Sequence
 
 import numpy as np
@@ -18,6 +19,8 @@ def parse_numbers(frame: pd.DataFrame, names: Sequence[str]) -> FloatArray:
     """
     values = np.empty((len(frame), len(names)))
     for column, name in enumerate(names):
+        if frame[name].dtype.kind in "mM":  # to_numeric would count their nanoseconds
+            raise DataError(f"column {name!r} holds times, not numbers. Do not use the column.")
         numbers = pd.to_numeric(frame[name], errors="coerce")
         wrong = (numbers.isna() & frame[name].notna()).to_numpy()
         if wrong.any():
@@ -47,14 +50,12 @@ def parse_stamps(column: pd.Series, name: str) -> tuple[pd.DatetimeIndex, str | 
             f"column {name!r} holds numbers, not times; it has to hold dates such as 2024-01-31 "
             "or 2024-01-31 13:00. Convert it, or name another with dataset.time_column."
         )
-    empty = column.isna().to_numpy()
-    if empty.any():
-        raise DataError(f"column {name!r}, row {int(np.argmax(empty))}: no time is given.")
     try:
-        stamps = pd.DatetimeIndex(pd.to_datetime(column))
+        stamps = pd.DatetimeIndex(pd.to_datetime(column)).as_unit("us")
     except (ValueError, TypeError) as error:
         raise DataError(f"column {name!r} does not hold times: {error}") from error
-    stamps = stamps.as_unit("us")
+    if stamps.hasnans:
+        raise DataError(f"column {name!r}, row {int(np.argmax(stamps.isna()))}: no time is given.")
     if stamps.tz is None:
         return stamps, None
     return stamps.tz_convert("UTC"), str(stamps.tz)
@@ -66,10 +67,12 @@ def parse_ids(column: pd.Series, name: str) -> tuple[tuple[str, ...], IntArray]:
     Raises:
         DataError: a row has no id.
     """
-    codes, values = pd.factorize(column)
-    if (codes < 0).any():
-        raise DataError(f"column {name!r}, row {int(np.argmax(codes < 0))}: no series id is given.")
-    return tuple(str(value) for value in values), codes
+    text = column.astype(str)
+    empty = (column.isna() | (text == "")).to_numpy()
+    if empty.any():
+        raise DataError(f"column {name!r}, row {int(np.argmax(empty))}: no series id is given.")
+    codes, ids = pd.factorize(text)
+    return tuple(ids), codes
 
 
 def check_freq(freq: str) -> str:
@@ -79,25 +82,38 @@ def check_freq(freq: str) -> str:
         DataError: pandas does not know it.
     """
     try:
-        pd.tseries.frequencies.to_offset(freq)
-    except ValueError as error:
+        known = pd.tseries.frequencies.to_offset(freq).n > 0
+    except ValueError:
+        known = False
+    if not known:
         raise DataError(
             f"freq={freq!r} is not a step that pandas knows, such as 30min, h, D, W-SUN, MS, QS "
             "or YS. Give another dataset.freq."
-        ) from error
+        )
     return freq
 
 
-def infer_freq(stamps: pd.DatetimeIndex) -> str:
+def infer_freq(stamps: pd.DatetimeIndex, time_zone: str | None = None) -> str:
     """Return the offset alias of the commonest step between ordered, distinct stamps.
+
+    Args:
+        stamps: times of one series, naive or in UTC.
+        time_zone: zone of stamps in UTC, whose clock counts for steps of days and longer.
 
     Raises:
         DataError: fewer than two stamps.
     """
     if len(stamps) < 2:
         raise DataError("one time stamp alone has no step. Give dataset.freq.")
-    if len(stamps) >= 3 and (alias := pd.infer_freq(stamps)) is not None:
-        return alias
+    if time_zone is not None and np.median(np.diff(stamps.asi8)) >= 23 * 3_600_000_000:
+        stamps = wall_clock(stamps, time_zone)
+    if len(stamps) >= 3:
+        with warnings.catch_warnings():  # pandas 3.1 on: it will return an offset one day
+            warnings.simplefilter("ignore", FutureWarning)
+            warnings.simplefilter("ignore", DeprecationWarning)
+            freq = pd.infer_freq(stamps)
+        if freq is not None:
+            return getattr(freq, "freqstr", freq)
     steps, counts = np.unique(np.diff(stamps.to_numpy()), return_counts=True)
     commonest = pd.Timedelta(steps[np.argmax(counts)])
     if commonest >= pd.Timedelta(days=28):
@@ -112,4 +128,12 @@ def grid_stamps(stamps: pd.DatetimeIndex, time_zone: str | None, freq: str) -> p
     """Return UTC stamps as they lie on a grid: days and longer follow the wall clock."""
     if time_zone is None or step_of(freq) < pd.Timedelta(days=1):
         return stamps
-    return stamps.tz_convert(time_zone).tz_localize(None)
+    return wall_clock(stamps, time_zone)
+
+
+def wall_clock(stamps: pd.DatetimeIndex, time_zone: str) -> pd.DatetimeIndex:
+    """Return UTC stamps as naive local time; a day without midnight still begins at 0:00."""
+    local = stamps.tz_convert(time_zone).tz_localize(None)
+    midnight = local.normalize()
+    begins = midnight.tz_localize(time_zone, ambiguous=True, nonexistent="shift_forward")
+    return local.where(begins != stamps, midnight)

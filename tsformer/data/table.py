@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
+from tsformer.data.calendar import step_of
 from tsformer.data.columns import Columns
 from tsformer.data.parsing import (
     check_freq,
@@ -21,8 +22,9 @@ from tsformer.data.parsing import (
 from tsformer.data.types import FloatArray, IntArray
 from tsformer.errors import DataError
 
-# A table that would grow by more than this through its gaps holds a wrong stamp or a wrong freq.
+# A table that grows by more than this through its gaps holds a wrong stamp or a wrong freq.
 _MAX_GAP_RATIO = 50
+_LARGEST_SMALL_TABLE = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -145,13 +147,15 @@ def build_table(
     Raises:
         DataError: see the message: it names the column, series and row, and a remedy.
     """
+    if frame.empty:
+        raise DataError("the table has no rows.")
     covariates = parse_numbers(frame, columns.covariates)
     targets = parse_numbers(frame, columns.target)
     stamps, time_zone = parse_stamps(frame[columns.time], columns.time)
     if columns.id is None:
         ids: tuple[str, ...] = columns.target
         series = np.repeat(np.arange(len(ids)), len(frame))
-        stamps = pd.DatetimeIndex(np.tile(stamps, len(ids)), tz=stamps.tz)
+        stamps = stamps.take(np.tile(np.arange(len(frame)), len(ids)))
         target = targets.T.reshape(-1, 1)
         covariates = np.tile(covariates, (len(ids), 1))
     else:
@@ -162,11 +166,12 @@ def build_table(
         if columns.id is not None:
             raise DataError("dataset.regular=false takes a wide table, without an id column.")
         length = len(frame)
-        grid = stamps[:length]
+        stamps = stamps[:length]
+        freq = check_freq(freq) if freq else infer_freq(stamps.sort_values().unique(), time_zone)
         return SeriesTable(
             ids=ids,
-            grid=grid,
-            freq=check_freq(freq) if freq else infer_freq(grid.sort_values().unique()),
+            grid=grid_stamps(stamps, time_zone, freq),
+            freq=freq,
             starts=np.zeros(len(ids), dtype=np.int64),
             offsets=np.arange(len(ids) + 1) * length,
             target=target,
@@ -177,8 +182,12 @@ def build_table(
     order = np.lexsort((stamps.asi8, series))
     stamps, series = stamps[order], series[order]
     _refuse_duplicates(stamps, series, ids, order, len(frame))
-    freq = check_freq(freq) if freq else _infer_common_freq(stamps, series)
+    if freq is None:
+        longest = series == np.argmax(np.bincount(series))
+        freq = infer_freq(stamps[longest], time_zone)
+    freq = check_freq(freq)
     stamps = grid_stamps(stamps, time_zone, freq)
+    _refuse_wild_spans(stamps, series, ids, freq)
     grid = pd.date_range(stamps.min(), stamps.max(), freq=freq)
     position = grid.get_indexer(stamps)
     if (position < 0).any():
@@ -192,14 +201,6 @@ def build_table(
     last = np.searchsorted(series, np.arange(len(ids)), side="right") - 1
     starts = position[first]
     offsets = np.concatenate([[0], np.cumsum(position[last] - starts + 1)])
-    if offsets[-1] > 1_000_000 + _MAX_GAP_RATIO * len(target):
-        widest = int(np.argmax(np.diff(offsets) / np.bincount(series)))
-        raise DataError(
-            f"series {ids[widest]!r} spans {np.diff(offsets)[widest]:,} steps of freq={freq!r}, "
-            f"from {stamps[first[widest]]} to {stamps[last[widest]]}, but has only "
-            f"{np.bincount(series)[widest]:,} rows. Correct the stamps, or give a longer "
-            "dataset.freq."
-        )
     rows = offsets[series] + position - starts[series]
     return SeriesTable(
         ids=ids,
@@ -211,11 +212,6 @@ def build_table(
         covariates=_place(covariates[order], rows, offsets[-1]),
         time_zone=time_zone,
     )
-
-
-def _infer_common_freq(stamps: pd.DatetimeIndex, series: IntArray) -> str:
-    longest = np.argmax(np.bincount(series))
-    return infer_freq(stamps[series == longest])
 
 
 def _refuse_duplicates(
@@ -233,6 +229,31 @@ def _refuse_duplicates(
             f"series {ids[series[row]]!r} has the time {stamps[row]} twice, in rows {first} and "
             f"{second} ({int(double.sum())} such rows in all). Remove one; if several series lie "
             "in one file, name their column with dataset.id_column."
+        )
+
+
+def _refuse_wild_spans(
+    stamps: pd.DatetimeIndex, series: IntArray, ids: Sequence[str], freq: str
+) -> None:
+    """Refuse a grid, or series on it, far longer than the table, before they are laid out."""
+    first = np.flatnonzero(np.diff(series, prepend=-1))
+    last = np.append(first[1:], len(series)) - 1
+    spans = (stamps[last] - stamps[first]) / step_of(freq)
+    limit = _LARGEST_SMALL_TABLE + _MAX_GAP_RATIO * len(stamps)
+    if spans.to_numpy().sum() > limit:
+        widest = int(np.argmax(spans))
+        raise DataError(
+            f"series {ids[widest]!r} spans about {spans[widest]:,.0f} steps of freq={freq!r}, from "
+            f"{stamps[first[widest]]} to {stamps[last[widest]]}, but has only "
+            f"{last[widest] - first[widest] + 1:,} rows. Correct the stamps, or give a longer "
+            "dataset.freq."
+        )
+    if (stamps.max() - stamps.min()) / step_of(freq) > limit:
+        early, late = (ids[series[row]] for row in (stamps.argmin(), stamps.argmax()))
+        raise DataError(
+            f"the table spans {stamps.min()} (series {early!r}) to {stamps.max()} (series "
+            f"{late!r}), far more steps of freq={freq!r} than it has rows. Correct the stamps, or "
+            "give a longer dataset.freq."
         )
 
 
