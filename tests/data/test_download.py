@@ -13,8 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from tsformer.config import DatasetConfig, FitConfig, parse
+from tsformer.data.catalog import find_file, load_table
 from tsformer.data.download import download
-from tsformer.errors import DataError
+from tsformer.errors import ConfigError, DataError
 
 CONTENT = b"ds,y\n" + b"".join(
     b"2024-01-01 %02d:%02d:00,%d\n" % (minute // 60, minute % 60, minute) for minute in range(1440)
@@ -327,3 +329,95 @@ def test_a_waiting_process_takes_over_from_one_that_is_killed(site, path):
     assert len(site.ranges) == 2
     assert 0 < int(str(site.ranges[1]).removeprefix("bytes=").removesuffix("-")) <= HALF
     assert list(path.parent.iterdir()) == [path]
+
+
+# Named datasets
+
+
+def dataset_of(site: Site, **settings) -> DatasetConfig:
+    settings = {"url": site.url, "sha256": SHA256} | settings
+    return DatasetConfig(name="load", path="deep/load.csv", split=[0.7, 0.1, 0.2], **settings)
+
+
+def test_a_missing_file_is_downloaded_once_and_read(site, tmp_path):
+    folder = tmp_path / "data"
+    dataset = dataset_of(site, freq="min")
+    table, _ = load_table(dataset, str(folder), allow_download=True)
+    assert table.lengths.tolist() == [1440]
+    assert find_file(dataset, str(folder)) == folder / "deep" / "load.csv"
+    load_table(dataset, str(folder), allow_download=True)
+    assert site.ranges == [None]
+
+
+def test_files_that_users_put_there_are_not_checked(site, tmp_path):
+    file = tmp_path / "deep" / "load.csv"
+    file.parent.mkdir()
+    file.write_text("ds,y\n2024-01-01,1\n")
+    assert find_file(dataset_of(site), str(tmp_path), allow_download=True) == file
+    assert site.ranges == []
+
+
+def test_without_leave_nothing_is_downloaded_and_the_command_is_told(site, tmp_path):
+    with pytest.raises(DataError) as error:
+        find_file(dataset_of(site, licence="CC BY 4.0"), str(tmp_path))
+    for word in (
+        site.url,
+        "CC BY 4.0",
+        str(tmp_path / "deep" / "load.csv"),
+        "python scripts/fit.py dataset=load paths.download=true",
+    ):
+        assert word in str(error.value)
+    assert site.ranges == []
+
+
+def test_a_dataset_without_url_cannot_be_downloaded(site, tmp_path):
+    with pytest.raises(DataError, match=r"there is no dataset\.url"):
+        find_file(dataset_of(site, url=None), str(tmp_path), allow_download=True)
+
+
+def test_the_settings_of_a_fit_lead_to_the_file(site, tmp_path, compose, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    settings = compose(
+        "dataset=custom",
+        "dataset.path=load.csv",
+        f"dataset.url={site.url}",
+        f"dataset.sha256={SHA256}",
+        "paths.download=true",
+    )
+    config = parse(FitConfig, settings)
+    path = find_file(config.dataset, config.paths.data, allow_download=config.paths.download)
+    assert path == Path("datasets/load.csv")
+    assert path.read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("digits", ["abc", "g" * 64, "0" * 65])
+def test_a_sha256_has_64_hexadecimal_digits(digits):
+    values = {"name": "x", "path": "x", "split": [1, 1, 1], "sha256": digits}
+    with pytest.raises(ConfigError, match="64 hexadecimal digits"):
+        parse(DatasetConfig, values)
+
+
+NAMES = ("etth1", "etth2", "ettm1", "ettm2", "exchange", "illness", "weather", "ecl")
+
+
+@pytest.mark.parametrize("name", [*NAMES, "electricity"])
+def test_named_datasets_have_a_licence_a_sum_and_an_address(compose, repo, name):
+    dataset = parse(DatasetConfig, compose(f"dataset={name}")["dataset"])
+    assert dataset.licence
+    assert dataset.sha256
+    cards = "".join(card.read_text() for card in (repo / "datasets").glob("*/README.md"))
+    assert dataset.sha256 in cards
+    if name != "electricity":
+        assert dataset.url is not None
+        assert dataset.url.startswith("https://")
+        assert dataset.url.endswith(Path(dataset.path).name)
+        assert dataset.url.removesuffix(dataset.path) in cards
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_sums_are_those_of_the_files_that_results_were_made_with(compose, data_folder, name):
+    dataset = parse(DatasetConfig, compose(f"dataset={name}")["dataset"])
+    file = data_folder / dataset.path
+    if not file.exists():
+        pytest.skip(f"no {file}")
+    assert hashlib.sha256(file.read_bytes()).hexdigest() == dataset.sha256
