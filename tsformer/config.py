@@ -4,6 +4,7 @@ Hydra composes a plain dict from `conf/`, `FitConfig` checks it, and the rest of
 only these classes. A saved model keeps its `ModelConfig` and `DatasetConfig` as JSON.
 """
 
+import re
 from collections.abc import Mapping
 from math import inf
 from typing import Annotated, Any, Literal, Self, TypeVar
@@ -39,6 +40,15 @@ def _check_time_zone(name: str) -> str:
 TimeZone = Annotated[str, AfterValidator(_check_time_zone)]
 
 
+def _check_sha256(digits: str) -> str:
+    if not re.fullmatch("[0-9a-fA-F]{64}", digits):
+        raise ValueError(f"{digits!r} is not a sha256, 64 hexadecimal digits")
+    return digits.lower()
+
+
+Sha256 = Annotated[str, AfterValidator(_check_sha256)]
+
+
 class Config(BaseModel):
     """Base: frozen, no unknown keys, no silent conversion of 1.5 to 1."""
 
@@ -51,6 +61,9 @@ class DatasetConfig(Config):
     name: str
     path: str
     source: str | None = None
+    url: str | None = None
+    sha256: Sha256 | None = None
+    licence: str | None = None
     time_column: str | None = None
     id_column: str | None = None
     target: Names | None = None
@@ -154,9 +167,10 @@ class LoggerConfig(Config):
 
 
 class PathsConfig(Config):
-    """Where data are looked for and results are written."""
+    """Where data are looked for, whether they may be downloaded, where results are written."""
 
     data: str
+    download: bool = False
     runs: str
     run: str
 

@@ -65,7 +65,9 @@ def fit(settings: Mapping[str, Any]) -> FitResult:
     run = Path(config.paths.run)
     if (run / "metrics.json").exists():
         raise ConfigError(f"{run}: holds a finished run. Choose another folder, hydra.run.dir=...")
-    table, columns = load_table(config.dataset, config.paths.data)
+    table, columns = load_table(
+        config.dataset, config.paths.data, allow_download=config.paths.download
+    )
     log.info(
         "%s: %d series, %s rows of %s; target %s, future covariates %s, past covariates %s",
         config.dataset.name,
