@@ -29,6 +29,7 @@ def test_time_column_is_found_in_any_case(name):
 
 def test_first_of_the_time_names_wins_whatever_the_order_of_columns():
     assert columns_of("time", "date", "y").time == "date"
+    assert columns_of("Date", "DATE", "y").time == "Date"
 
 
 def test_what_is_named_wins_over_what_would_be_found():

@@ -126,6 +126,7 @@ def test_zoned_steps_below_a_day_are_laid_out_in_utc():
     assert table.time_zone == "Europe/Berlin"
     assert_array_equal(table.target[:, 0], ramp(8))
     assert table.grid.equals(pd.date_range("2024-03-30 21:00", periods=8, freq="h", tz="UTC"))
+    assert str(table.stamps(np.arange(8)).tz) == "Europe/Berlin"
     assert list(table.stamps(np.arange(8))) == list(frame["ds"])
 
 
@@ -144,10 +145,16 @@ def test_zoned_days_stay_one_row_a_local_day(zone, start):
     assert list(table.stamps(np.arange(8))) == list(frame["ds"])
 
 
-def test_zoned_days_with_a_clock_change_at_midnight():
-    days = pd.date_range("2023-09-01", periods=5)
-    zoned = days.tz_localize("America/Santiago", nonexistent="shift_forward")
-    assert zoned[2].hour == 1  # 3 September 2023 begins at 1 o'clock there
+@pytest.mark.parametrize(
+    ("zone", "start"),
+    [
+        ("America/Santiago", "2023-09-01"),  # 3 September 2023 began at 1 o'clock
+        ("America/Havana", "2023-11-03"),  # midnight of 5 November 2023 came twice
+    ],
+)
+def test_zoned_days_with_a_clock_change_at_midnight(zone, start):
+    days = pd.date_range(start, periods=5)
+    zoned = days.tz_localize(zone, ambiguous=np.ones(5, bool), nonexistent="shift_forward")
     table = table_of(pd.DataFrame({"ds": zoned, "y": ramp(5)}), freq="D")
     assert_array_equal(table.target[:, 0], ramp(5))
     assert list(table.stamps(np.arange(5))) == list(zoned)
