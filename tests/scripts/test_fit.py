@@ -121,7 +121,7 @@ def test_the_saved_model_forecasts_as_the_test_did(finished: tuple[Path, str]) -
     forecaster = Forecaster.load(folder / "model")
     state = torch.load(folder / "checkpoints" / "best.ckpt", weights_only=True)["state_dict"]
     for name, weight in forecaster.network.state_dict().items():
-        assert torch.equal(weight, state[f"network.{name}"])
+        assert torch.equal(weight, state[f"averaged.{name}"])
     history, future = frame[:-48], frame[-48:].drop(columns="y")
     forecast = forecaster.predict(history, future)
     assert list(forecast.columns) == ["unique_id", "ds", "tsformer"]
