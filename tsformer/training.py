@@ -67,8 +67,10 @@ def fit(settings: Mapping[str, Any]) -> FitResult:
         raise ConfigError(f"{run}: holds a finished run. Choose another folder, hydra.run.dir=...")
     table, columns = load_table(config.dataset, config.paths.data)
     log.info(
-        "%s: %d series, %s rows of %s; target %s, future covariates %s, past covariates %s",
+        "%s: %s table, %d series, %s rows of %s; "
+        "target %s, future covariates %s, past covariates %s",
         config.dataset.name,
+        "long" if columns.id else "wide",
         len(table.ids),
         f"{table.offsets[-1]:,}",
         table.freq,
