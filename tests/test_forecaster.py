@@ -5,6 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import polars
+import pyarrow as pa
 import pytest
 import torch
 
@@ -178,6 +180,52 @@ def test_ids_keep_their_type_and_value(ids: list[object]) -> None:
     forecast = make_forecaster().predict(frame)
     assert forecast["unique_id"].drop_duplicates().tolist() == ids
     assert forecast["unique_id"].dtype == frame["unique_id"].dtype
+
+
+SOURCES = {
+    "categories": lambda frame, _: frame.astype({"unique_id": "category"}),
+    "arrow types": lambda frame, _: frame.convert_dtypes(dtype_backend="pyarrow"),
+    "polars": lambda frame, _: polars.from_pandas(frame),
+    "polars, lazy": lambda frame, _: polars.from_pandas(frame).lazy(),
+    "pyarrow": lambda frame, _: pa.Table.from_pandas(frame),
+    "csv": lambda frame, path: frame.to_csv(path, index=False) or path,
+    "text": lambda frame, path: frame.to_csv(path, index=False) or str(path),
+    "folder": lambda frame, path: frame.to_parquet(path, partition_cols=["unique_id"]) or path,
+}
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_tables_from_anywhere_are_forecast_alike(source: str, tmp_path: Path) -> None:
+    forecaster = make_forecaster(columns=Columns("unique_id", "ds", ("y",), (), ("price",)))
+    frame = make_long({"007": 30, "a": 30}).assign(price=1.5)
+    times = pd.date_range("2024-03-02 06:00", periods=H, freq="h")
+    future = pd.DataFrame({"unique_id": ["007"] * H + ["a"] * H, "ds": [*times, *times]})
+    future["price"] = np.arange(2.0 * H)
+    expected = forecaster.predict(frame, future)
+    forecast = forecaster.predict(
+        SOURCES[source](frame, tmp_path / "history.csv"),
+        SOURCES[source](future, tmp_path / "future.csv"),
+    )
+    pd.testing.assert_frame_equal(
+        forecast, expected, check_dtype=False, check_categorical=False, rtol=1e-6
+    )
+
+
+def test_the_table_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    forecaster = make_forecaster(columns=Columns("unique_id", "ds", ("y",), (), ("price",)))
+    frame = make_long({"a": 30}).assign(price=1.5)
+    path = tmp_path / "x.csv"
+    frame.assign(y="x").to_csv(path, index=False)
+    with pytest.raises(DataError, match=r"x\.csv: column 'y', row 0"):
+        forecaster.predict(path)
+    with pytest.raises(DataError, match=r"x\.csv: the table needs the columns"):
+        make_forecaster(columns=Columns(None, "time", ("a",), ("b",))).predict(path)
+    with pytest.raises(DataError, match="the table has no rows"):
+        forecaster.predict(frame[:0])
+    with pytest.raises(DataError, match=r"builtins\.dict is no table"):
+        forecaster.predict({"y": [1]})
+    with pytest.raises(DataError, match=r"future: .*none\.csv: there is no such file"):
+        forecaster.predict(frame, tmp_path / "none.csv")
 
 
 def test_a_wide_table_and_its_long_form_are_forecast_alike() -> None:

@@ -16,6 +16,7 @@ from tsformer.config import Config, ModelConfig, TimeZone, parse
 from tsformer.data.calendar import calendar_features
 from tsformer.data.columns import Columns
 from tsformer.data.future import fill_future
+from tsformer.data.reading import Source, errors_naming, read_columns, read_frame
 from tsformer.data.scaling import Scaler
 from tsformer.data.store import SeriesStore
 from tsformer.data.table import build_table
@@ -160,8 +161,8 @@ class Forecaster:
 
     def predict(
         self,
-        frame: pd.DataFrame,
-        future: pd.DataFrame | None = None,
+        frame: Source,
+        future: Source | None = None,
         *,
         batch_size: int = 1024,
     ) -> pd.DataFrame:
@@ -172,21 +173,26 @@ class Forecaster:
 
         Args:
             frame: history: a table with the columns of the training data, or a long one with
-                `unique_id, ds, y` and the covariates. More rows than the context are welcome.
+                `unique_id, ds, y` and the covariates. More rows than the context are welcome. A
+                pandas or Polars frame, a pyarrow table, or a path; see `tsformer.data.reading`.
             future: with future covariates, their values over the horizon: a table of the same
                 form without the target.
             batch_size: series forecast at once.
 
         Returns:
-            `unique_id, ds, tsformer`: H rows a series, series in order of appearance.
+            `unique_id, ds, tsformer`, a pandas frame: H rows a series, series in order of
+            appearance.
 
         Raises:
             DataError: the table cannot be used, or future covariates do not cover the horizon.
         """
-        columns = self._columns_of(frame)
-        history = build_table(frame, columns, freq=self.config.freq, regular=self.config.regular)
-        extended = history.extended(self.horizon)
-        table = fill_future(extended, future, columns, self.horizon)
+        rows, columns = read_columns(frame, self._columns_of)
+        with errors_naming(frame):
+            history = build_table(rows, columns, freq=self.config.freq, regular=self.config.regular)
+        if future is not None:
+            with errors_naming("future"):
+                future = read_frame(future, columns.id)
+        table = fill_future(history.extended(self.horizon), future, columns, self.horizon)
         if self.config.model.channels == "joint":
             channels = self.config.scaler.ids
             history, table = history.joined(channels), table.joined(channels)
@@ -208,7 +214,7 @@ class Forecaster:
         num_channels = forecast.shape[2]
         return pd.DataFrame(
             {
-                "unique_id": np.repeat(_original_ids(frame, columns, table.ids), self.horizon),
+                "unique_id": np.repeat(_original_ids(rows, columns, table.ids), self.horizon),
                 "ds": table.stamps(np.repeat(position, num_channels, axis=0).ravel()),
                 "tsformer": forecast.transpose(0, 2, 1).ravel(),
             }
@@ -219,15 +225,15 @@ class Forecaster:
         arrays = (s.mean, s.std, s.covariate_mean, s.covariate_std)
         return Scaler(tuple(s.ids), *(np.array(x, dtype=np.float64) for x in arrays))
 
-    def _columns_of(self, frame: pd.DataFrame) -> Columns:
+    def _columns_of(self, names: Sequence[str]) -> Columns:
         own = self.config.columns
         long = Columns("unique_id", "ds", ("y",), own.past_covariates, own.future_covariates)
         for columns in (own, long):
-            if set(columns.names) <= set(frame.columns):
+            if set(columns.names) <= set(names):
                 return columns
         raise DataError(
             f"the table needs the columns {list(own.names)} or {list(long.names)}, "
-            f"but has {list(map(str, frame.columns))}."
+            f"but has {list(names)}."
         )
 
     def _forecast(self, windows: WindowDataset, batch_size: int) -> FloatArray:

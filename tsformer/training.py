@@ -69,8 +69,10 @@ def fit(settings: Mapping[str, Any]) -> FitResult:
         config.dataset, config.paths.data, allow_download=config.paths.download
     )
     log.info(
-        "%s: %d series, %s rows of %s; target %s, future covariates %s, past covariates %s",
+        "%s: %s table, %d series, %s rows of %s; "
+        "target %s, future covariates %s, past covariates %s",
         config.dataset.name,
+        "long" if columns.id else "wide",
         len(table.ids),
         f"{table.offsets[-1]:,}",
         table.freq,

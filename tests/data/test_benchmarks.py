@@ -12,8 +12,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from tsformer.baselines import seasonal_naive
 from tsformer.config import FitConfig, parse
-from tsformer.data.catalog import load_table, read_frame
+from tsformer.data.catalog import load_table
 from tsformer.data.datamodule import ForecastDataModule
+from tsformer.data.reading import read_frame
 from tsformer.metrics import ErrorSums
 
 TRAIN, VALIDATION, TEST = 8640, 11_520, 14_400  # where the parts of ETTh end

@@ -7,7 +7,7 @@ from numpy.testing import assert_array_equal
 
 from tests.data.frames import assert_same_table, hours, long_frame, ramp, target_of
 from tsformer.config import DatasetConfig
-from tsformer.data.catalog import find_file, load_table, read_frame
+from tsformer.data.catalog import find_file, load_table
 from tsformer.errors import ConfigError, DataError
 
 
@@ -49,6 +49,26 @@ def test_path_from_here_wins_over_the_data_folder(csv, tmp_path, monkeypatch):
 def test_embedded_data_are_found_whatever_the_data_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert find_file(dataset_of("electricity/electricity.parquet"), "nowhere").is_file()
+
+
+def test_folders_and_patterns_are_found_under_the_data_folder(csv, tmp_path):
+    csv("x", "part-1.csv")
+    dataset = dataset_of("part-*.csv")
+    assert find_file(dataset, str(tmp_path)) == tmp_path / "part-*.csv"
+    assert find_file(dataset_of(tmp_path.name), str(tmp_path.parent)) == tmp_path
+
+
+def test_a_name_like_a_pattern_is_a_name(csv, tmp_path):
+    path = csv(HOURLY, "load[1].csv")
+    assert find_file(dataset_of("load[1].csv"), str(tmp_path)) == path
+    assert load_table(dataset_of(path), "")[0].ids == ("a", "b")
+
+
+@pytest.mark.parametrize("name", ["part-*.csv", "**/none.csv"])
+def test_a_pattern_without_a_match_is_not_found(tmp_path, name):
+    with pytest.raises(DataError, match="was not found") as error:
+        find_file(dataset_of(name), str(tmp_path))
+    assert str(tmp_path / name) in str(error.value)
 
 
 def test_missing_file_tells_where_it_was_looked_for_and_where_to_get_it(tmp_path, monkeypatch):
@@ -206,19 +226,6 @@ def test_truncated_parquet_is_refused(tmp_path):
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(DataError, match="cannot be read"):
         load_table(dataset_of(path), "")
-
-
-@pytest.mark.parametrize("name", ["x.xlsx", "x", "x.csv.gz"])
-def test_other_endings_are_refused(csv, name):
-    path = csv(HOURLY, name)
-    with pytest.raises(DataError, match=r"neither \.csv nor \.parquet") as error:
-        load_table(dataset_of(path), "")
-    assert str(path) in str(error.value)
-
-
-def test_folder_is_no_file(tmp_path):
-    with pytest.raises(DataError, match="no such file"):
-        read_frame(tmp_path)
 
 
 def test_parquet_without_rows_is_refused(tmp_path):

@@ -20,6 +20,8 @@ from tests.data.frames import (
     target_of,
 )
 from tsformer.config import DatasetConfig, parse
+from tsformer.data.columns import Columns
+from tsformer.data.table import build_table
 from tsformer.errors import DataError
 
 # One series: values at hours 0 to 30, with gaps between them and missing ones among them.
@@ -378,3 +380,12 @@ def test_extended_days_follow_the_local_clock():
     frame = aware("D", "Europe/Berlin", 10, "2024-03-25")
     table = table_of(frame[:5])
     assert list(stamps_of(table.extended(5), "y")) == list(frame["ds"])
+
+
+def test_rows_as_they_stand_need_a_freq_that_goes_on_from_the_last():
+    frame = pd.DataFrame({"ds": pd.date_range("2024-01-03", periods=5, freq="7D"), "y": range(5)})
+    columns = Columns(None, "ds", ("y",))
+    with pytest.raises(DataError, match=r"last time 2024-01-31.*freq='W'"):
+        build_table(frame, columns, freq="W", regular=False)
+    table = build_table(frame, columns, freq="W-WED", regular=False).extended(1)
+    assert table.grid[-1] == pd.Timestamp("2024-02-07")

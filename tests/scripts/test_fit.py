@@ -206,6 +206,33 @@ def test_the_traceback_of_a_mistake_can_be_shown(tmp_path: Path) -> None:
     assert "not divisible" in result.stderr
 
 
+def test_the_first_line_tells_how_the_table_was_taken(finished: tuple[Path, str]) -> None:
+    _, output = finished
+    assert "electricity: long table, 1 series, 52,608 rows of 30min; target y" in output
+
+
+@pytest.mark.slow
+def test_a_folder_with_a_folder_for_each_series(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"ds": pd.date_range("2024-01-01", periods=300, freq="D")})
+    parts = [frame.assign(unique_id=id, y=range(300)) for id in ("007", "7", "a/b")]
+    pd.concat(parts).to_parquet(tmp_path / "sales", partition_cols=["unique_id"])
+    result = run_fit(
+        "dataset=custom",
+        "dataset.path=sales",
+        "dataset.freq=D",
+        "context_length=28",
+        "model.patch_len=7",
+        "horizon=10",
+        *TINY,
+        f"hydra.run.dir={tmp_path / 'run'}",
+        cwd=tmp_path,
+    )
+    assert result.returncode == 0, result.stderr
+    assert "custom: long table, 3 series, 900 rows of D" in result.stdout + result.stderr
+    forecast = Forecaster.load(tmp_path / "run" / "model").predict(tmp_path / "sales")
+    assert forecast["unique_id"].unique().tolist() == ["007", "7", "a/b"]
+
+
 def test_a_csv_of_ones_own(tmp_path: Path) -> None:
     stamps = pd.date_range("2024-01-01", periods=400, freq="D")
     long = pd.concat(

@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-import pandas as pd
-
 from tsformer.config import DatasetConfig
-from tsformer.data.columns import Columns, find_columns
+from tsformer.data.columns import Columns
 from tsformer.data.download import download
-from tsformer.data.table import SeriesTable, build_table
+from tsformer.data.files import match_files
+from tsformer.data.reading import read_table
+from tsformer.data.table import SeriesTable
 from tsformer.errors import ConfigError, DataError
 
 # Data that come with the source tree, beside the package.
@@ -16,6 +16,8 @@ EMBEDDED = Path(__file__).resolve().parents[2] / "datasets"
 
 def find_file(dataset: DatasetConfig, data_folder: str, *, allow_download: bool = False) -> Path:
     """Return the dataset's file: `dataset.path` as it is, or under a data folder.
+
+    It may be a folder of files or a pattern that matches some, too.
 
     Args:
         dataset: names the file, and where it can be downloaded.
@@ -31,7 +33,7 @@ def find_file(dataset: DatasetConfig, data_folder: str, *, allow_download: bool 
     path = Path(dataset.path).expanduser()
     places = [path] if path.is_absolute() else [path, Path(data_folder) / path, EMBEDDED / path]
     for place in places:
-        if place.exists():
+        if place.exists() or match_files(place):
             return place
     target = Path(data_folder) / path  # `path` itself if that is absolute
     if allow_download and dataset.url:
@@ -59,36 +61,6 @@ def _how_to_download(dataset: DatasetConfig, target: Path, allow_download: bool)
     return ""
 
 
-def read_frame(path: Path, id_column: str | None = None) -> pd.DataFrame:
-    """Read a CSV or Parquet file.
-
-    Args:
-        path: the file; a CSV is UTF-8 or else Latin-1.
-        id_column: column read as text, so that the id 007 stays 007; `unique_id` is always.
-
-    Raises:
-        DataError: the file is missing, empty, of another kind, or cannot be parsed.
-    """
-    if not path.is_file():
-        raise DataError(f"{path}: there is no such file. Give a CSV or Parquet file.")
-    suffix = path.suffix.lower()
-    if suffix not in (".csv", ".parquet"):
-        raise DataError(f"{path}: the ending {suffix!r} is neither .csv nor .parquet.")
-    try:
-        return pd.read_parquet(path) if suffix == ".parquet" else _read_csv(path, id_column)
-    except (ValueError, OSError) as error:  # pandas' and Arrow's parse errors are ValueErrors
-        raise DataError(f"{path}: cannot be read as a table ({error}).") from error
-
-
-def _read_csv(path: Path, id_column: str | None) -> pd.DataFrame:
-    # A converter, unlike a dtype, also leaves ids such as NA and None as they are.
-    text = dict.fromkeys(["unique_id", *([id_column] if id_column else [])], str)
-    try:
-        return pd.read_csv(path, converters=text)
-    except UnicodeDecodeError:
-        return pd.read_csv(path, converters=text, encoding="latin-1")
-
-
 def load_table(
     dataset: DatasetConfig, data_folder: str, *, allow_download: bool = False
 ) -> tuple[SeriesTable, Columns]:
@@ -97,17 +69,13 @@ def load_table(
     Raises:
         DataError: the file is missing or its content cannot be used; names the file.
     """
-    path = find_file(dataset, data_folder, allow_download=allow_download)
-    frame = read_frame(path, id_column=dataset.id_column)
-    try:
-        columns = find_columns(
-            frame,
-            id=dataset.id_column,
-            time=dataset.time_column,
-            target=dataset.target,
-            past_covariates=dataset.past_covariates,
-            future_covariates=dataset.future_covariates,
-        )
-        return build_table(frame, columns, freq=dataset.freq, regular=dataset.regular), columns
-    except DataError as error:
-        raise DataError(f"{path}: {error}") from error
+    return read_table(
+        find_file(dataset, data_folder, allow_download=allow_download),
+        id=dataset.id_column,
+        time=dataset.time_column,
+        target=dataset.target,
+        past_covariates=dataset.past_covariates,
+        future_covariates=dataset.future_covariates,
+        freq=dataset.freq,
+        regular=dataset.regular,
+    )

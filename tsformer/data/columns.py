@@ -1,9 +1,7 @@
 """Which column plays which part."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-
-import pandas as pd
 
 from tsformer.errors import DataError
 
@@ -36,7 +34,7 @@ class Columns:
 
 
 def find_columns(
-    frame: pd.DataFrame,
+    names: Iterable[str],
     *,
     id: str | None = None,
     time: str | None = None,
@@ -50,10 +48,18 @@ def find_columns(
     id column is `unique_id` if there is one; the target is `y` of a table that has it, else every
     column left.
 
+    Args:
+        names: of all columns, in their order; a frame gives its own.
+        id: column of the series' ids.
+        time: column of the time stamps.
+        target: columns to forecast.
+        past_covariates: columns known up to now.
+        future_covariates: columns known over the horizon too.
+
     Raises:
         DataError: a column is missing or plays two parts.
     """
-    names = [str(name) for name in frame.columns]
+    names = list(names)
     if time is None:
         lowered = {name.lower(): name for name in reversed(names)}
         time = next((lowered[name] for name in _TIME_NAMES if name in lowered), None)

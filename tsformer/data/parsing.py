@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from tsformer.data.calendar import step_of
 from tsformer.data.types import FloatArray, IntArray
@@ -19,23 +20,38 @@ def parse_numbers(frame: pd.DataFrame, names: Sequence[str]) -> FloatArray:
     """
     values = np.empty((len(frame), len(names)))
     for column, name in enumerate(names):
-        if frame[name].dtype.kind in "mM":  # to_numeric would count their nanoseconds
-            raise DataError(f"column {name!r} holds times, not numbers. Do not use the column.")
-        numbers = pd.to_numeric(frame[name], errors="coerce")
-        wrong = (numbers.isna() & frame[name].notna()).to_numpy()
-        if wrong.any():
-            row = int(np.argmax(wrong))
-            raise DataError(
-                f"column {name!r}, row {row}: {frame[name].iloc[row]!r} is not a number. "
-                "Correct it, leave it empty if the value is missing, or do not use the column."
-            )
-        values[:, column] = numbers.to_numpy(dtype=np.float64, na_value=np.nan)
+        values[:, column] = _to_floats(frame[name], name)
         infinite = np.isinf(values[:, column])
         if infinite.any():
             raise DataError(
                 f"column {name!r}, row {int(np.argmax(infinite))}: infinite. "
                 "Correct it, or leave it empty if the value is missing."
             )
+    return values
+
+
+def _to_floats(column: pd.Series, name: str) -> FloatArray:
+    dtype = column.dtype
+    # Dates, times and complex numbers would pass for numbers below.
+    if dtype.kind in "mMc" or isinstance(dtype, pd.PeriodDtype):
+        raise DataError(
+            f"column {name!r} holds values of type {dtype}, not numbers. Convert them, or do not "
+            "use the column."
+        )
+    if isinstance(dtype, pd.ArrowDtype) and (
+        pa.types.is_decimal(dtype.pyarrow_dtype) or pa.types.is_float16(dtype.pyarrow_dtype)
+    ):
+        column = column.astype(pd.ArrowDtype(pa.float64()))  # pandas fails on these
+    numbers = pd.to_numeric(column, errors="coerce")
+    values = numbers.to_numpy(dtype=np.float64, na_value=np.nan)
+    wrong = np.isnan(values) & column.notna().to_numpy()
+    # Of numbers, those alone: pandas tells NaN from NA in some types.
+    if wrong.any() and not pd.api.types.is_numeric_dtype(dtype):
+        row = int(np.argmax(wrong))
+        raise DataError(
+            f"column {name!r}, row {row}: {column.iloc[row]!r} is not a number. "
+            "Correct it, leave it empty if the value is missing, or do not use the column."
+        )
     return values
 
 

@@ -69,7 +69,7 @@ def _moments(values: FloatArray, group: IntArray, num_groups: int) -> tuple[Floa
         mean[:, column] = np.bincount(g, x, num_groups) / count
         variance = np.bincount(g, (x - mean[g, column]) ** 2, num_groups) / count
         # A constant column leaves rounding dust behind, which must not be blown up.
-        constant = np.sqrt(variance) <= 1e-12 * np.maximum(np.abs(mean[:, column]), 1)
+        constant = np.sqrt(variance) <= 1e-12 * np.abs(mean[:, column])
         std[:, column] = np.where(constant, 1.0, np.sqrt(variance))
     return mean, std
 

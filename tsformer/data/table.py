@@ -168,6 +168,7 @@ def build_table(
         length = len(frame)
         stamps = stamps[:length]
         freq = check_freq(freq) if freq else infer_freq(stamps.sort_values().unique(), time_zone)
+        _refuse_other_anchor(grid_stamps(stamps, time_zone, freq)[-1], freq)
         return SeriesTable(
             ids=ids,
             grid=grid_stamps(stamps, time_zone, freq),
@@ -229,6 +230,15 @@ def _refuse_duplicates(
             f"series {ids[series[row]]!r} has the time {stamps[row]} twice, in rows {first} and "
             f"{second} ({int(double.sum())} such rows in all). Remove one; if several series lie "
             "in one file, name their column with dataset.id_column."
+        )
+
+
+def _refuse_other_anchor(last: pd.Timestamp, freq: str) -> None:
+    """Refuse a freq that the horizon could not follow from the last stamp, as weeks from W-SUN."""
+    if pd.date_range(last, periods=1, freq=freq)[0] != last:
+        raise DataError(
+            f"the last time {last} is not one of freq={freq!r}. Give the dataset.freq that goes "
+            "on from it."
         )
 
 
