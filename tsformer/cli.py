@@ -31,10 +31,6 @@ def run_script(config_name: str, task: Callable[[dict[str, Any]], Any]) -> None:
     # Hydra would print and exit by itself; it has to raise, so that mistakes are told from bugs.
     os.environ["HYDRA_FULL_ERROR"] = "1"
 
-    # Threads that spin while they wait make torch ten times slower wherever another program wants
-    # a core too. It counts from torch's import, which every task leaves to its function.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-
     @hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)
     def job(config: DictConfig) -> Any:
         try:
