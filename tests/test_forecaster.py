@@ -1,6 +1,7 @@
 """Forecaster: tables in, forecasts out; folders written whole, read with suspicion."""
 
 import json
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import polars
 import pyarrow as pa
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from tsformer.config import ModelConfig
 from tsformer.data.columns import Columns
@@ -324,6 +326,30 @@ def damage(folder: Path, how: str) -> None:
         case "other shape":
             values["model"]["d_model"] = 16
             config.write_text(json.dumps(values))
+        case "absurd sizes":
+            values["model"] |= {"d_model": 2**20, "d_ff": 2**20, "num_layers": 1000}
+            config.write_text(json.dumps(values))
+        case "absurd horizon":
+            config.write_text(json.dumps(values | {"horizon": 10**12}))
+        case "deep json":
+            config.write_text("[" * 100_000)
+        case "double ids":
+            values["scaler"]["ids"] = ["a", "a"]
+            config.write_text(json.dumps(values))
+        case "no scale":
+            values["scaler"]["std"][0][0] = 0.0
+            config.write_text(json.dumps(values))
+        case "short scaler":
+            values["scaler"]["mean"].pop()
+            config.write_text(json.dumps(values))
+        case "no step":
+            config.write_text(json.dumps(values | {"freq": "0h"}))
+        case "odd zone":
+            config.write_text(json.dumps(values | {"time_zone": "../../etc/passwd"}))
+        case "nan weights":
+            state = load_file(weights)
+            state["skip.bias"][0] = float("nan")
+            save_file(state, weights)
         case "cut weights":
             weights.write_bytes(weights.read_bytes()[:-100])
         case "pickle":
@@ -341,6 +367,15 @@ def damage(folder: Path, how: str) -> None:
         "code to run",
         "wrong type",
         "other shape",
+        "absurd sizes",
+        "absurd horizon",
+        "deep json",
+        "double ids",
+        "no scale",
+        "short scaler",
+        "no step",
+        "odd zone",
+        "nan weights",
         "cut weights",
         "pickle",
     ],
@@ -355,3 +390,17 @@ def test_a_damaged_folder_is_refused(how: str, tmp_path: Path) -> None:
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(ModelFolderError, match=r"nowhere.*no config\.json"):
         Forecaster.load(tmp_path / "nowhere")
+
+
+def test_a_pickle_in_place_of_the_weights_is_never_run(tmp_path: Path) -> None:
+    class Payload:
+        def __reduce__(self) -> tuple[object, tuple[Path]]:
+            return Path.touch, (tmp_path / "executed",)
+
+    make_forecaster().save(tmp_path / "model")
+    (tmp_path / "model" / "model.safetensors").write_bytes(pickle.dumps(Payload()))
+    with pytest.raises(ModelFolderError, match="damaged"):
+        Forecaster.load(tmp_path / "model")
+    assert not (tmp_path / "executed").exists()
+    pickle.loads(pickle.dumps(Payload()))
+    assert (tmp_path / "executed").exists()  # the payload works

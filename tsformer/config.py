@@ -22,7 +22,8 @@ from pydantic import (
 from tsformer.errors import ConfigError
 
 Rate = Field(ge=0, lt=1)
-Positive = Field(gt=0)
+# A bound far above any use, which a damaged or hostile file cannot pass.
+Positive = Field(gt=0, le=2**20)
 # One column may be named without the brackets of a list.
 Names = Annotated[list[str], BeforeValidator(lambda x: [x] if isinstance(x, str) else x)]
 
@@ -95,8 +96,8 @@ class ModelConfig(Config):
     d_model: int = Positive
     num_heads: int = Positive
     d_ff: int = Positive
-    num_layers: int = Positive
-    num_decoder_layers: int = Positive
+    num_layers: int = Field(gt=0, le=1000)
+    num_decoder_layers: int = Field(gt=0, le=1000)
     dropout: float = Rate
     attention_dropout: float = Rate
     patch_len: int = Positive

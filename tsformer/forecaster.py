@@ -2,20 +2,23 @@
 
 import json
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 import pandas as pd
 import torch
+from pydantic import Field, model_validator
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
+from torch import Tensor
 
-from tsformer.config import Config, ModelConfig, TimeZone, parse
+from tsformer.config import Config, ModelConfig, Positive, TimeZone, parse
 from tsformer.data.calendar import calendar_features
 from tsformer.data.columns import Columns
 from tsformer.data.future import fill_future
+from tsformer.data.parsing import check_freq
 from tsformer.data.reading import Source, errors_naming, read_columns, read_frame
 from tsformer.data.scaling import Scaler
 from tsformer.data.store import SeriesStore
@@ -30,22 +33,26 @@ WEIGHTS = "model.safetensors"
 CONFIG = "config.json"
 
 
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+Scale = Annotated[float, Field(allow_inf_nan=False, gt=0)]
+
+
 class ScalerConfig(Config):
     """A `Scaler` as plain lists."""
 
-    ids: list[str]
-    mean: list[list[float]]
-    std: list[list[float]]
-    covariate_mean: list[float]
-    covariate_std: list[float]
+    ids: list[str] = Field(min_length=1)
+    mean: list[list[Finite]]
+    std: list[list[Scale]]
+    covariate_mean: list[Finite]
+    covariate_std: list[Scale]
 
 
 class ForecasterConfig(Config):
     """What `config.json` in a model folder holds: data, never names of code to run."""
 
     schema_version: Literal[1] = 1
-    context_length: int
-    horizon: int
+    context_length: int = Positive
+    horizon: int = Positive
     freq: str
     regular: bool
     time_zone: TimeZone | None
@@ -54,6 +61,26 @@ class ForecasterConfig(Config):
     model: ModelConfig
     scaler: ScalerConfig
     versions: dict[str, str]
+
+    @property
+    def num_channels(self) -> int:
+        """Series forecast together, C."""
+        return len(self.scaler.ids) if self.model.channels == "joint" else 1
+
+    @model_validator(mode="after")
+    def _check_scaler(self) -> Self:
+        scaler, channels = self.scaler, self.num_channels
+        rows = len(scaler.ids) // channels
+        if len(set(scaler.ids)) < len(scaler.ids):
+            raise ValueError("scaler.ids: an id stands twice")
+        for name, values in (("mean", scaler.mean), ("std", scaler.std)):
+            if len(values) != rows or any(len(row) != channels for row in values):
+                raise ValueError(f"scaler.{name}: not one number for each of scaler.ids")
+        covariates = len(self.columns.covariates)
+        if {len(scaler.covariate_mean), len(scaler.covariate_std)} != {covariates}:
+            raise ValueError("scaler: not one covariate_mean and covariate_std a covariate")
+        check_freq(self.freq)
+        return self
 
 
 def network_settings(
@@ -133,31 +160,8 @@ class Forecaster:
         for name in (CONFIG, WEIGHTS):
             if not (folder / name).is_file():
                 raise ModelFolderError(f"{folder}: not a model folder, it has no {name}.")
-        try:
-            values = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-            if not isinstance(values, dict) or values.get("schema_version") != SCHEMA_VERSION:
-                raise ModelFolderError(
-                    f"{folder / CONFIG}: not of schema_version {SCHEMA_VERSION}; "
-                    "load it with the release of tsformer that wrote it."
-                )
-            config = parse(ForecasterConfig, values)
-            network = ForecastNetwork(
-                **network_settings(
-                    config.model,
-                    config.columns,
-                    context_length=config.context_length,
-                    horizon=config.horizon,
-                    num_channels=len(config.scaler.mean[0]),
-                    freq=config.freq,
-                    calendar=config.calendar,
-                )
-            )
-            network.load_state_dict(load_file(folder / WEIGHTS, device="cpu"))
-        except (ValueError, ConfigError) as error:  # of JSON, UTF-8 or a setting
-            raise ModelFolderError(f"{folder / CONFIG}: damaged ({error}).") from error
-        except (SafetensorError, RuntimeError) as error:
-            raise ModelFolderError(f"{folder / WEIGHTS}: damaged ({error}).") from error
-        return cls(network.to(device), config)
+        config = _read_config(folder / CONFIG)
+        return cls(_read_network(folder / WEIGHTS, config).to(device), config)
 
     def predict(
         self,
@@ -250,6 +254,50 @@ class Forecaster:
                 )
                 parts.append(self.network(*(x.to(device) for x in inputs)).double().cpu().numpy())
         return np.concatenate(parts)
+
+
+def _read_config(path: Path) -> ForecasterConfig:
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(values, dict) or values.get("schema_version") != SCHEMA_VERSION:
+            raise ModelFolderError(
+                f"{path}: not of schema_version {SCHEMA_VERSION}; load it with the release of "
+                "tsformer that wrote it."
+            )
+        return parse(ForecasterConfig, values)
+    except (ValueError, RecursionError, ConfigError, DataError) as error:  # of JSON or a setting
+        raise ModelFolderError(f"{path}: damaged ({error}).") from error
+
+
+def _read_network(path: Path, config: ForecasterConfig) -> ForecastNetwork:
+    settings = network_settings(
+        config.model,
+        config.columns,
+        context_length=config.context_length,
+        horizon=config.horizon,
+        num_channels=config.num_channels,
+        freq=config.freq,
+        calendar=config.calendar,
+    )
+    try:
+        with torch.device("meta"):  # shapes alone: nothing is allocated for sizes that do not fit
+            expected = ForecastNetwork(**settings).state_dict()
+        weights = load_file(path, device="cpu")
+        if {k: x.shape for k, x in weights.items()} != {k: x.shape for k, x in expected.items()}:
+            raise ModelFolderError(
+                f"{path}: its weights do not have the shapes that {CONFIG} says."
+            )
+        if not all(weight.isfinite().all() for weight in weights.values()):
+            raise ModelFolderError(f"{path}: some weights are not finite numbers.")
+        network = ForecastNetwork(**settings)
+        network.load_state_dict(weights)
+    except (SafetensorError, ValueError, RuntimeError, OSError) as error:
+        raise ModelFolderError(f"{path}: damaged, or not for this {CONFIG} ({error}).") from error
+    return network
+
+
+def _shapes(state: Mapping[str, Tensor]) -> dict[str, torch.Size]:
+    return {name: tensor.shape for name, tensor in state.items()}
 
 
 def _original_ids(frame: pd.DataFrame, columns: Columns, ids: Sequence[str]) -> pd.Index:

@@ -315,3 +315,13 @@ def test_unknown_decoding_is_refused():
 def test_patches_must_fill_the_context():
     with pytest.raises(ValueError, match=r"context_length=24 .*patch_len=5"):
         build(patch_len=5)
+
+
+def test_contexts_of_any_number_of_tokens():
+    network = build(context_length=6000, patch_len=1, d_model=2, num_heads=1, num_layers=1)
+    values = torch.zeros(1, 6000, 2, dtype=torch.float64)
+    future = torch.zeros(1, 10, 2, dtype=torch.float64)
+    past = torch.zeros(1, 6000, 3, dtype=torch.float64)
+    with torch.inference_mode():
+        forecast = network(values, torch.ones_like(values, dtype=torch.bool), past, future)
+    assert forecast.shape == (1, 10, 2)

@@ -85,6 +85,7 @@ class ForecastNetwork(nn.Module):
             num_decoder_layers=num_decoder_layers,
             dropout=dropout,
             attention_dropout=attention_dropout,
+            max_length=max(context_length // patch_len, self.target_tokens),
         )
         # A query stands where the shifted target stands in the other decoding: p x C values.
         self.queries = (

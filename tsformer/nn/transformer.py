@@ -30,6 +30,7 @@ class TFModel(nn.Module):
         *,
         num_decoder_layers: int | None = None,
         attention_dropout: float = 0.0,
+        max_length: int = 5000,
     ) -> None:
         """Build the network.
 
@@ -44,6 +45,7 @@ class TFModel(nn.Module):
             dropout: dropout rate of embeddings, feed-forward layers and residual branches.
             num_decoder_layers: decoder layers; `num_layers` when None.
             attention_dropout: dropout rate of the attention weights.
+            max_length: largest number of source or target tokens.
 
         Raises:
             ValueError: `num_heads` does not divide `d_model`.
@@ -52,8 +54,10 @@ class TFModel(nn.Module):
         if num_decoder_layers is None:
             num_decoder_layers = num_layers
         layer = {"dropout": dropout, "attention_dropout": attention_dropout}
-        self.encoder_embedding = LinearEmbedding(encoder_input_size, d_model, dropout=dropout)
-        self.decoder_embedding = LinearEmbedding(decoder_input_size, d_model, dropout=dropout)
+        self.encoder_embedding, self.decoder_embedding = (
+            LinearEmbedding(size, d_model, dropout=dropout, max_length=max_length)
+            for size in (encoder_input_size, decoder_input_size)
+        )
         self.encoder_layers = nn.ModuleList(
             EncoderLayer(d_model, num_heads, d_ff, **layer) for _ in range(num_layers)
         )
