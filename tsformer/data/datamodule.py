@@ -6,7 +6,8 @@ from torch.utils.data import DataLoader
 
 from tsformer.config import FitConfig
 from tsformer.data.columns import Columns
-from tsformer.data.scaling import Scaler, split_ends
+from tsformer.data.scaling import Scaler
+from tsformer.data.splits import split_ends
 from tsformer.data.store import SeriesStore
 from tsformer.data.table import SeriesTable
 from tsformer.data.windows import BatchSampler, WindowBatch, WindowDataset, WindowIndex

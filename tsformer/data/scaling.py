@@ -1,6 +1,5 @@
 """Standard scores of targets, per series, and of covariates, from the train rows alone."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -72,19 +71,3 @@ def _moments(values: FloatArray, group: IntArray, num_groups: int) -> tuple[Floa
         constant = np.sqrt(variance) <= 1e-12 * np.abs(mean[:, column])
         std[:, column] = np.where(constant, 1.0, np.sqrt(variance))
     return mean, std
-
-
-def split_ends(split: Sequence[float], length: int) -> tuple[int, int, int]:
-    """Return where train, validation and test rows end on a grid of `length` steps.
-
-    Args:
-        split: three fractions that sum to 1, or three numbers of steps; steps after them are
-            unused.
-        length: steps of the grid.
-    """
-    train, validation, test = split
-    if sum(split) <= 1 + 1e-9:
-        train_end = int(length * train)
-        validation_end = length - int(length * test)
-        return train_end, validation_end, length
-    return int(train), int(train + validation), int(min(train + validation + test, length))
