@@ -1,5 +1,8 @@
 """Where the parts of a table end."""
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from tsformer.data.splits import split_ends
 
 
@@ -20,3 +23,7 @@ def test_lengths_beyond_the_data_end_with_them():
 
 def test_thirds_that_do_not_quite_sum_to_1_are_fractions():
     assert split_ends([0.6, 0.3, 0.1], 100)[2] == 100
+
+
+def test_fractions_below_1_leave_the_end_unused():
+    assert split_ends([0.5, 0.1, 0.2], 100) == (50, 60, 80)

@@ -7,13 +7,15 @@ def split_ends(split: Sequence[float], length: int) -> tuple[int, int, int]:
     """Return where train, validation and test rows end on a grid of `length` steps.
 
     Args:
-        split: three fractions that sum to 1, or three numbers of steps; steps after them are
-            unused.
+        split: three fractions, or three numbers of steps; what is left at the end is unused.
+            Fractions that sum to 1 follow the published benchmarks: train and test are rounded
+            down, and validation is what lies between.
         length: steps of the grid.
     """
-    train, validation, test = split
-    if sum(split) <= 1 + 1e-9:
-        train_end = int(length * train)
-        validation_end = length - int(length * test)
-        return train_end, validation_end, length
-    return int(train), int(train + validation), int(min(train + validation + test, length))
+    total = sum(split)
+    if abs(total - 1) < 1e-9:
+        return int(length * split[0]), length - int(length * split[2]), length
+    if total < 1:
+        split = [part * length for part in split]
+    ends = [min(round(sum(split[:parts])), length) for parts in (1, 2, 3)]
+    return ends[0], ends[1], ends[2]
