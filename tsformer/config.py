@@ -139,7 +139,7 @@ class TrainerConfig(Config):
     max_steps: int = Field(ge=-1)
     accelerator: Literal["cpu", "gpu", "cuda", "mps", "auto"]
     devices: int | str
-    precision: Literal["32-true", "bf16-mixed", "16-mixed", "64-true"]
+    precision: Literal["32-true", "bf16-mixed", "16-mixed"]
     gradient_clip_val: float | None = Field(ge=0)
     log_every_n_steps: int = Positive
     progress_bar: bool

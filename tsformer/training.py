@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 import yaml
+from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import Callback, Trainer, seed_everything
 from lightning.pytorch.callbacks import (
     EarlyStopping,
@@ -177,18 +178,23 @@ def _build_trainer(
     max_steps = config.trainer.max_steps
     # Validate once an epoch; a training shorter than its last epoch ends with a validation too.
     rounds = -(-max_steps // steps_per_epoch) if max_steps > 0 else 1
-    return Trainer(
-        **settings,
-        val_check_interval=max_steps // rounds if max_steps > 0 else steps_per_epoch,
-        check_val_every_n_epoch=None,
-        num_sanity_val_steps=0,
-        logger=loggers or False,
-        callbacks=callbacks,
-        default_root_dir=run,
-        use_distributed_sampler=False,
-        enable_progress_bar=config.trainer.progress_bar,
-        enable_model_summary=False,
-    )
+    try:
+        return Trainer(
+            **settings,
+            val_check_interval=max_steps // rounds if max_steps > 0 else steps_per_epoch,
+            check_val_every_n_epoch=None,
+            num_sanity_val_steps=0,
+            logger=loggers or False,
+            callbacks=callbacks,
+            default_root_dir=run,
+            use_distributed_sampler=False,
+            enable_progress_bar=config.trainer.progress_bar,
+            enable_model_summary=False,
+        )
+    except MisconfigurationException as error:  # such as a GPU that is not there
+        raise ConfigError(
+            f"trainer: {error} (trainer.accelerator={config.trainer.accelerator})"
+        ) from error
 
 
 def _build_forecaster(

@@ -39,6 +39,7 @@ MISTAKES = {
     "no file": (["dataset=custom", "dataset.path=none.csv"], "none.csv"),
     "no benchmark file": (["dataset=ecl", "paths.data=none"], "none/electricity/electricity.csv"),
     "no such column": (["dataset.target=load"], "no column 'load'"),
+    "several devices": (["trainer.devices=2"], "one device as yet"),
     "nothing ends it": (["trainer.max_epochs=-1"], "max_epochs or max_steps"),
 }
 
@@ -192,6 +193,14 @@ def test_a_mistake_ends_with_one_message_and_exit_code_2(
     assert result.stderr.startswith("error: ")
     assert "Traceback" not in result.stderr
     assert not (tmp_path / "run" / "model").exists()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_device_that_is_not_there_is_a_mistake_too(tmp_path: Path) -> None:
+    result = run_fit("trainer=gpu", f"hydra.run.dir={tmp_path / 'run'}", cwd=tmp_path)
+    assert result.returncode == 2
+    assert "trainer.accelerator=gpu" in result.stderr
+    assert "Traceback" not in result.stderr
 
 
 def test_the_traceback_of_a_mistake_can_be_shown(tmp_path: Path) -> None:
