@@ -43,7 +43,7 @@ def run_script(config_name: str, task: Callable[[dict[str, Any]], Any]) -> None:
 
     try:
         job()
-    except (TsformerError, HydraException, OmegaConfBaseException) as error:
+    except (TsformerError, HydraException, OmegaConfBaseException, OSError) as error:
         if show_traceback:
             raise
         sys.exit(_report(error))

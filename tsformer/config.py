@@ -119,9 +119,9 @@ class OptimizerConfig(Config):
     """The optimiser: AdamW (Loshchilov & Hutter 2019) or Adam."""
 
     name: Literal["adamw", "adam"]
-    lr: float = Positive
-    weight_decay: float = Field(ge=0)
-    betas: tuple[float, float]
+    lr: float = Field(gt=0, allow_inf_nan=False)
+    weight_decay: float = Field(ge=0, allow_inf_nan=False)
+    betas: tuple[Annotated[float, Rate], Annotated[float, Rate]]
 
 
 class SchedulerConfig(Config):
@@ -146,8 +146,11 @@ class TrainerConfig(Config):
 
     @model_validator(mode="after")
     def _check_end(self) -> Self:
-        if self.max_epochs < 1 and self.max_steps < 1:
-            raise ValueError("nothing ends the training: set max_epochs or max_steps above 0")
+        if 0 in (self.max_epochs, self.max_steps) or self.max_epochs == self.max_steps == -1:
+            raise ValueError(
+                "nothing ends the training, or it has no step: set max_epochs or max_steps above "
+                "0, and the other to -1 for no limit"
+            )
         if self.devices not in (1, "1"):
             raise ValueError(f"devices={self.devices!r}: training runs on one device as yet")
         return self

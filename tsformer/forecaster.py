@@ -11,7 +11,7 @@ import pandas as pd
 import torch
 from pydantic import Field, model_validator
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor
 
 from tsformer.config import Config, ModelConfig, Positive, TimeZone, parse
@@ -132,14 +132,14 @@ class Forecaster:
             ModelFolderError: the folder exists and is not a model folder.
         """
         folder = Path(folder)
-        if folder.exists() and not (folder / CONFIG).is_file():
+        if folder.exists() and {path.name for path in folder.iterdir()} != {CONFIG, WEIGHTS}:
             raise ModelFolderError(f"{folder}: exists and is not a model folder; not overwritten.")
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as scratch:
             fresh = Path(scratch) / "new"
             fresh.mkdir()
             weights = {name: x.contiguous() for name, x in self.network.state_dict().items()}
-            save_file(weights, fresh / WEIGHTS)
+            (fresh / WEIGHTS).write_bytes(save(weights))
             (fresh / CONFIG).write_text(self.config.model_dump_json(indent=1), encoding="utf-8")
             if folder.exists():
                 folder.replace(Path(scratch) / "old")
@@ -202,7 +202,10 @@ class Forecaster:
             history, table = history.joined(channels), table.joined(channels)
         scaler = self._scaler().adapt(table)
         store = SeriesStore.build(
-            table, scaler, calendar=self.config.calendar, time_zone=self.config.time_zone
+            table,
+            scaler,
+            calendar=self.config.calendar,
+            time_zone=self.config.time_zone or table.time_zone,
         )
         first = table.offsets[:-1] + history.lengths
         windows = WindowDataset(
@@ -214,6 +217,12 @@ class Forecaster:
         )
         forecast = self._forecast(windows, batch_size)  # (S, H, C)
         forecast = forecast * scaler.std[:, None] + scaler.mean[:, None]
+        if not np.isfinite(forecast).all():
+            wrong = int(np.argmax(~np.isfinite(forecast).all(axis=(1, 2))))
+            raise DataError(
+                f"series {table.ids[wrong]!r}: its values, or its covariates', are too large to "
+                "forecast from."
+            )
         position = (table.starts + history.lengths)[:, None] + np.arange(self.horizon)  # (S, H)
         num_channels = forecast.shape[2]
         return pd.DataFrame(

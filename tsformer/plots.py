@@ -43,7 +43,7 @@ def plot_forecast(
     ax.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=zone))
     ax.set_xlabel(f"time ({zone})" if zone else "time")
     if unit:
-        ax.set_ylabel(unit)
+        ax.set_ylabel(unit, parse_math=False)
     _tidy(ax)
 
 
@@ -64,7 +64,7 @@ def plot_error_by_horizon(
         width = 2.0 if color == FORECAST else 1.2
         ax.plot(hours / 24 if in_days else hours, error, color=color, linewidth=width, label=name)
     ax.set_xlabel("days ahead" if in_days else "hours ahead")
-    ax.set_ylabel(f"mean absolute error{f' ({unit})' if unit else ''}")
+    ax.set_ylabel(f"mean absolute error{f' ({unit})' if unit else ''}", parse_math=False)
     ax.set_ylim(bottom=0)
     ax.xaxis.set_major_locator(MaxNLocator(nbins=9, steps=[1, 2, 3, 6, 10]))
     ax.legend(frameon=False)

@@ -78,7 +78,7 @@ def metrics_table(data: ForecastDataModule, metrics: Mapping[str, Mapping[str, f
         table.add_column(name, justify="right", no_wrap=True)
     ours = metrics[MODEL]["mae"]
     for method, row in metrics.items():
-        cut = "" if method == MODEL else f"{1 - ours / row['mae']:.1%}"
+        cut = "" if method == MODEL or row["mae"] == 0 else f"{1 - ours / row['mae']:.1%}"
         table.add_row(method, *(f"{value:,.4g}" for value in row.values()), cut)
     return table
 
@@ -117,7 +117,8 @@ def draw_forecasts(data: ForecastDataModule, network: ForecastNetwork) -> Figure
             ),
             unit=dataset.unit,
         )
-        ax.set_title(str(table.ids[s + channel]), loc="left", fontsize="medium")
+        title = str(table.ids[s + channel])[:80]
+        ax.set_title(title, loc="left", fontsize="medium", parse_math=False)
     axes[0].legend(ncols=3, frameon=False, loc="lower right", bbox_to_anchor=(1, 1))
     return figure
 

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import time
 import warnings
 from collections.abc import Mapping
@@ -21,13 +22,14 @@ from lightning.pytorch.callbacks import (
     RichProgressBar,
 )
 from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger
+from lightning.pytorch.utilities.exceptions import SIGTERMException
 from rich.console import Console
 
 from tsformer import report
 from tsformer.config import FitConfig, parse
 from tsformer.data.catalog import load_table
 from tsformer.data.datamodule import ForecastDataModule
-from tsformer.errors import ConfigError
+from tsformer.errors import ConfigError, TsformerError
 from tsformer.forecaster import Forecaster, ForecasterConfig, ScalerConfig, network_settings
 from tsformer.module import ForecastModule
 
@@ -64,8 +66,6 @@ def fit(settings: Mapping[str, Any]) -> FitResult:
     """
     config = parse(FitConfig, settings)
     run = Path(config.paths.run)
-    if (run / "metrics.json").exists():
-        raise ConfigError(f"{run}: holds a finished run. Choose another folder, hydra.run.dir=...")
     table, columns = load_table(
         config.dataset, config.paths.data, allow_download=config.paths.download
     )
@@ -84,8 +84,7 @@ def fit(settings: Mapping[str, Any]) -> FitResult:
     data = ForecastDataModule(table, columns, config)
     seed_everything(config.seed, verbose=False)
     module = _build_module(data, config)
-    run.mkdir(parents=True, exist_ok=True)
-    (run / "config.yaml").write_text(yaml.safe_dump(dict(settings), sort_keys=False))
+    _claim(run, yaml.safe_dump(dict(settings), sort_keys=False))
 
     checkpoint = ModelCheckpoint(
         run / "checkpoints",
@@ -101,11 +100,19 @@ def fit(settings: Mapping[str, Any]) -> FitResult:
         f"{len(data.test):,}",
     )
     began = time.perf_counter()
-    trainer.fit(module, datamodule=data)
-    if trainer.interrupted:
-        raise KeyboardInterrupt
+    try:
+        trainer.fit(module, datamodule=data)
+    except SystemExit as stop:  # how Lightning ends a training that a signal interrupts
+        log.info("Interrupted: no model was saved; checkpoints are in %s", run / "checkpoints")
+        raise SystemExit(143 if isinstance(stop, SIGTERMException) else 130) from stop
     train_seconds = time.perf_counter() - began
 
+    objective = float(torch.as_tensor(checkpoint.best_model_score))
+    if not math.isfinite(objective):
+        raise TsformerError(
+            f"{config.callbacks.monitor} is {objective}: the training diverged, or the data hold "
+            "values too large for it. Lower optimizer.lr, or look at the data's largest values."
+        )
     best = torch.load(checkpoint.best_model_path, map_location="cpu", weights_only=True)
     module.load_state_dict(best["state_dict"])
     trainer.test(module, datamodule=data, verbose=False)
@@ -113,7 +120,6 @@ def fit(settings: Mapping[str, Any]) -> FitResult:
     forecaster.save(run / "model")
 
     errors = {report.MODEL: module.test_errors.compute(), **report.baseline_errors(data)}
-    objective = float(torch.as_tensor(checkpoint.best_model_score))
     metrics = {
         "objective": objective,
         "monitor": config.callbacks.monitor,
@@ -128,7 +134,7 @@ def fit(settings: Mapping[str, Any]) -> FitResult:
     if config.logger.csv:
         curves = report.draw_training(run / "csv" / "metrics.csv", best["global_step"])
         curves.savefig(run / "training.png", dpi=120)
-    _write_atomically(run / "metrics.json", json.dumps(metrics, indent=1))
+    _write_atomically(run / "metrics.json", json.dumps(_without_nan(metrics), indent=1))
     Console().print(report.metrics_table(data, metrics["test"]))
     log.info("Trained in %.0f s. Run folder: %s", train_seconds, run)
     return FitResult(objective, metrics, run)
@@ -233,6 +239,25 @@ def _num_batches(data: ForecastDataModule) -> int:
 
 def _num_weights(module: ForecastModule) -> int:
     return sum(p.numel() for p in module.network.parameters())
+
+
+def _claim(run: Path, settings: str) -> None:
+    """Make the run folder ours by its config.yaml, which only one fit can create."""
+    run.mkdir(parents=True, exist_ok=True)
+    try:
+        with (run / "config.yaml").open("x", encoding="utf-8") as file:
+            file.write(settings)
+    except FileExistsError as error:
+        raise ConfigError(
+            f"{run}: holds another run. Choose another folder, hydra.run.dir=..."
+        ) from error
+
+
+def _without_nan(value: Any) -> Any:
+    """Return nested dicts with None where a number is not finite, which JSON cannot hold."""
+    if isinstance(value, dict):
+        return {key: _without_nan(item) for key, item in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _write_atomically(path: Path, text: str) -> None:

@@ -135,7 +135,7 @@ def test_a_finished_run_is_not_overwritten(finished: tuple[Path, str]) -> None:
     before = (folder / "metrics.json").read_bytes()
     result = run_fit(*TINY, f"hydra.run.dir={folder}", cwd=folder.parent)
     assert result.returncode == 2
-    assert "holds a finished run" in result.stderr
+    assert "holds another run" in result.stderr
     assert (folder / "metrics.json").read_bytes() == before
 
 

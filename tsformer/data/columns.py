@@ -60,7 +60,7 @@ def find_columns(
         DataError: a column is missing or plays two parts.
     """
     names = list(names)
-    if time is None:
+    if not time:
         lowered = {name.lower(): name for name in reversed(names)}
         time = next((lowered[name] for name in _TIME_NAMES if name in lowered), None)
         if time is None:
@@ -68,6 +68,7 @@ def find_columns(
                 f"no time column among {names}: looked for {', '.join(_TIME_NAMES)}. "
                 "Name it with dataset.time_column."
             )
+    id = id or None  # an empty setting is none
     if id is None and "unique_id" in names:
         id = "unique_id"
     taken = {id, time, *past_covariates, *future_covariates}

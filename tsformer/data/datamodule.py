@@ -76,6 +76,12 @@ class ForecastDataModule(LightningDataModule):
                 f"the {part} part, {max(end - begin, 0)} steps, holds no window of "
                 f"horizon={self.config.horizon} steps. Shorten horizon, or change dataset.split."
             )
+        inside = (self.table.row_positions >= begin) & (self.table.row_positions < end)
+        if np.isnan(self.table.target[inside]).all():
+            raise ConfigError(
+                f"the {part} part holds no value of the target, all are missing. Change "
+                "dataset.split, or name another dataset.target."
+            )
         return WindowDataset(
             self.store,
             index,

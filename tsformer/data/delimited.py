@@ -29,7 +29,13 @@ def delimited_names(path: Path) -> list[str]:
         ValueError: pandas cannot parse it.
         OSError: it cannot be opened or decompressed.
     """
-    return list(_parse(path, _find_delimiter(path), nrows=0))
+    delimiter = _find_delimiter(path)
+    # pandas would rename the second of two equal names.
+    header = _parse(path, delimiter, header=None, nrows=1, dtype=str).iloc[0].dropna()
+    if header.duplicated().any():
+        double = header[header.duplicated()].iloc[0]
+        raise DataError(f"{path}: the table has two columns {double!r}. Rename one.")
+    return _without_index(list(_parse(path, delimiter, nrows=0)))
 
 
 def read_delimited(
@@ -67,7 +73,7 @@ def read_delimited(
             f"{path}: its rows have more fields than its header. Name every column in the header, "
             "and remove delimiters at the ends of rows."
         )
-    names = list(frame)
+    names = _without_index(list(frame))
     kept = [name for name in names if needed is None or name in needed]
     frame = frame[kept]
     if delimiter != ";":
@@ -100,6 +106,11 @@ def _parse(path: Path, delimiter: str, **options: Any) -> pd.DataFrame:
     except UnicodeDecodeError:
         with _open(path) as stream:
             return pd.read_csv(stream, encoding="latin-1", **options)
+
+
+def _without_index(names: list[str]) -> list[str]:
+    """Leave out a first column without a name: row numbers, which `DataFrame.to_csv` writes."""
+    return names[1:] if names[:1] == ["Unnamed: 0"] else names
 
 
 def _open(path: Path) -> pa.NativeFile:

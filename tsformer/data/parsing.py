@@ -67,14 +67,36 @@ def parse_stamps(column: pd.Series, name: str) -> tuple[pd.DatetimeIndex, str | 
             "or 2024-01-31 13:00. Convert it, or name another with dataset.time_column."
         )
     try:
-        stamps = pd.DatetimeIndex(pd.to_datetime(column)).as_unit("us")
-    except (ValueError, TypeError) as error:
-        raise DataError(f"column {name!r} does not hold times: {error}") from error
+        with warnings.catch_warnings():  # stamps that pandas would parse one by one, each its way
+            warnings.simplefilter("error", UserWarning)
+            day_first = _is_day_first(column, name)
+            stamps = pd.DatetimeIndex(pd.to_datetime(column, dayfirst=day_first)).as_unit("us")
+    except (ValueError, TypeError, UserWarning) as error:
+        raise DataError(
+            f"column {name!r} does not hold times of one form, such as 2024-01-31 or "
+            f"2024-01-31 13:00: {error}"
+        ) from error
     if stamps.hasnans:
         raise DataError(f"column {name!r}, row {int(np.argmax(stamps.isna()))}: no time is given.")
     if stamps.tz is None:
         return stamps, None
     return stamps.tz_convert("UTC"), str(stamps.tz)
+
+
+def _is_day_first(column: pd.Series, name: str) -> bool:
+    """Tell 31/01/2024 from 01/31/2024 by a number above 12; refuse to guess without one."""
+    if not pd.api.types.is_string_dtype(column.dtype):
+        return False
+    parts = column.astype(str).str.extract(r"^\s*(\d{1,2})[./-](\d{1,2})[./-]\d").dropna()
+    if parts.empty:
+        return False
+    first, second = (parts[place].astype(int).max() for place in (0, 1))
+    if first <= 12 and second <= 12:
+        raise DataError(
+            f"column {name!r}: {column.iloc[0]!r} may begin with the day or with the month, and no "
+            "row tells which. Write dates as 2024-01-31."
+        )
+    return bool(first > 12)
 
 
 def parse_ids(column: pd.Series, name: str) -> tuple[tuple[str, ...], IntArray]:
@@ -98,8 +120,8 @@ def check_freq(freq: str) -> str:
         DataError: pandas does not know it.
     """
     try:
-        known = pd.tseries.frequencies.to_offset(freq).n > 0
-    except ValueError:
+        known = pd.tseries.frequencies.to_offset(freq).n > 0 and step_of(freq) > pd.Timedelta(0)
+    except (ValueError, OverflowError):
         known = False
     if not known:
         raise DataError(

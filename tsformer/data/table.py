@@ -168,6 +168,11 @@ def build_table(
         length = len(frame)
         stamps = stamps[:length]
         freq = check_freq(freq) if freq else infer_freq(stamps.sort_values().unique(), time_zone)
+        if stamps[-1] < stamps[0]:
+            raise DataError(
+                f"the first row's time {stamps[0]} comes after the last row's, {stamps[-1]}. Put "
+                "the oldest row first, or set dataset.regular=true."
+            )
         _refuse_other_anchor(grid_stamps(stamps, time_zone, freq)[-1], freq)
         return SeriesTable(
             ids=ids,
