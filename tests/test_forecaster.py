@@ -404,3 +404,25 @@ def test_a_pickle_in_place_of_the_weights_is_never_run(tmp_path: Path) -> None:
     assert not (tmp_path / "executed").exists()
     pickle.loads(pickle.dumps(Payload()))
     assert (tmp_path / "executed").exists()  # the payload works
+
+
+def test_a_series_without_a_value_is_refused_by_name() -> None:
+    frame = make_long({"a": 30, "b": 30})
+    frame.loc[frame["unique_id"] == "b", "y"] = np.nan
+    with pytest.raises(DataError, match="series 'b' has no value to forecast from"):
+        make_forecaster().predict(frame)
+
+
+def test_values_beyond_float32_are_refused_by_name() -> None:
+    frame = make_long({"a": 30, "b": 30})
+    frame.loc[frame["unique_id"] == "b", "y"] *= 1e300
+    with pytest.raises(DataError, match=r"series 'b'.*too large"):
+        make_forecaster().predict(frame)
+
+
+def test_a_folder_with_more_than_a_model_is_not_overwritten(tmp_path: Path) -> None:
+    make_forecaster().save(tmp_path / "model")
+    (tmp_path / "model" / "notes.txt").write_text("irreplaceable")
+    with pytest.raises(ModelFolderError, match="not overwritten"):
+        make_forecaster().save(tmp_path / "model")
+    assert (tmp_path / "model" / "notes.txt").exists()

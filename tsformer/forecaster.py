@@ -22,7 +22,7 @@ from tsformer.data.parsing import check_freq
 from tsformer.data.reading import Source, errors_naming, read_columns, read_frame
 from tsformer.data.scaling import Scaler
 from tsformer.data.store import SeriesStore
-from tsformer.data.table import build_table
+from tsformer.data.table import SeriesTable, build_table
 from tsformer.data.types import FloatArray
 from tsformer.data.windows import WindowDataset, WindowIndex
 from tsformer.errors import ConfigError, DataError, ModelFolderError
@@ -193,6 +193,7 @@ class Forecaster:
         rows, columns = read_columns(frame, self._columns_of)
         with errors_naming(frame):
             history = build_table(rows, columns, freq=self.config.freq, regular=self.config.regular)
+            _refuse_unobserved(history)
         if future is not None:
             with errors_naming("future"):
                 future = read_frame(future, columns.id)
@@ -307,6 +308,16 @@ def _read_network(path: Path, config: ForecasterConfig) -> ForecastNetwork:
 
 def _shapes(state: Mapping[str, Tensor]) -> dict[str, torch.Size]:
     return {name: tensor.shape for name, tensor in state.items()}
+
+
+def _refuse_unobserved(history: SeriesTable) -> None:
+    observed = ~np.isnan(history.target).all(axis=1)
+    counts = np.bincount(history.row_series, observed, len(history.lengths))
+    if (counts == 0).any():
+        raise DataError(
+            f"series {history.ids[int(np.argmin(counts))]!r} has no value to forecast from "
+            f"({int((counts == 0).sum())} of {len(counts)} series have none). Leave it out."
+        )
 
 
 def _original_ids(frame: pd.DataFrame, columns: Columns, ids: Sequence[str]) -> pd.Index:

@@ -135,7 +135,9 @@ def fit(settings: Mapping[str, Any]) -> FitResult:
         curves = report.draw_training(run / "csv" / "metrics.csv", best["global_step"])
         curves.savefig(run / "training.png", dpi=120)
     _write_atomically(run / "metrics.json", json.dumps(_without_nan(metrics), indent=1))
-    Console().print(report.metrics_table(data, metrics["test"]))
+    console = Console()
+    console = console if console.is_terminal else Console(width=100)
+    console.print(report.metrics_table(data, metrics["test"]))
     log.info("Trained in %.0f s. Run folder: %s", train_seconds, run)
     return FitResult(objective, metrics, run)
 
@@ -165,8 +167,8 @@ def _build_trainer(
 ) -> Trainer:
     # What Lightning says about its own choices here is no news to the user.
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
-    for message in (".*does not have many workers.*", ".*treespec, LeafSpec.*"):
-        warnings.filterwarnings("ignore", message=message)
+    for message in ("does not have many workers", "treespec, LeafSpec", "logging interval"):
+        warnings.filterwarnings("ignore", message=f".*{message}.*")
     loggers: list[Logger] = []
     if config.logger.csv:
         loggers.append(CSVLogger(run, name="csv", version=""))

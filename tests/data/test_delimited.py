@@ -4,6 +4,7 @@ import gzip
 from collections.abc import Callable
 from pathlib import Path
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -145,3 +146,17 @@ def test_rows_longer_than_the_header_are_refused(
 def test_a_row_longer_than_the_others_is_refused(write: Callable[..., Path]) -> None:
     with pytest.raises(ValueError, match="line 3"):
         read_delimited(write("ds,y\n2024-01-01,1\n2024-01-02,1,2\n"), ["ds"])
+
+
+def test_a_nameless_index_column_is_no_series(tmp_path):
+    path = tmp_path / "wide.csv"
+    pd.DataFrame({"ds": ["2024-01-01", "2024-01-02"], "a": [1.0, 2.0]}).to_csv(path)
+    assert delimited_names(path) == ["ds", "a"]
+    assert list(read_delimited(path)[0]) == ["ds", "a"]
+
+
+def test_double_names_are_refused(tmp_path):
+    path = tmp_path / "double.csv"
+    path.write_text("ds,y,y\n2024-01-01,1,2\n")
+    with pytest.raises(DataError, match="two columns 'y'"):
+        delimited_names(path)

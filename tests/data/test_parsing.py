@@ -162,3 +162,28 @@ def test_two_stamps_have_a_step_and_one_has_none():
     assert infer_freq(hours(2)) == "h"
     with pytest.raises(DataError, match=r"one time stamp alone has no step.*dataset\.freq"):
         infer_freq(hours(1))
+
+
+def stamps_of(values: list[str]) -> pd.DatetimeIndex:
+    return parse_stamps(pd.Series(values), "when")[0]
+
+
+def test_days_before_months_are_told_by_a_number_above_12():
+    expected = pd.DatetimeIndex(["2024-02-01", "2024-02-13"]).as_unit("us")
+    assert stamps_of(["01/02/2024", "13/02/2024"]).equals(expected)
+    assert stamps_of(["02/01/2024", "02/13/2024"]).equals(expected)
+    with pytest.raises(DataError, match=r"'when': '01/02/2024' may begin with the day"):
+        stamps_of(["01/02/2024", "01/03/2024"])
+
+
+def test_forms_that_change_from_row_to_row_are_refused():
+    with pytest.raises(DataError, match="times of one form"):
+        stamps_of(["13-02-24", "02-13-24"])
+
+
+def test_offsets_that_change_with_summer_time_become_utc():
+    stamps, zone = parse_stamps(
+        pd.Series(["2024-03-31 01:00:00+01:00", "2024-03-31 03:00:00+02:00"]), "when"
+    )
+    assert zone == "UTC"
+    assert stamps[1] - stamps[0] == pd.Timedelta(hours=1)

@@ -70,7 +70,9 @@ def parse_stamps(column: pd.Series, name: str) -> tuple[pd.DatetimeIndex, str | 
         with warnings.catch_warnings():  # stamps that pandas would parse one by one, each its way
             warnings.simplefilter("error", UserWarning)
             day_first = _is_day_first(column, name)
-            stamps = pd.DatetimeIndex(pd.to_datetime(column, dayfirst=day_first)).as_unit("us")
+            utc = _has_changing_offset(column)
+            parsed = pd.to_datetime(column, dayfirst=day_first, utc=utc)
+            stamps = pd.DatetimeIndex(parsed).as_unit("us")
     except (ValueError, TypeError, UserWarning) as error:
         raise DataError(
             f"column {name!r} does not hold times of one form, such as 2024-01-31 or "
@@ -97,6 +99,14 @@ def _is_day_first(column: pd.Series, name: str) -> bool:
             "row tells which. Write dates as 2024-01-31."
         )
     return bool(first > 12)
+
+
+def _has_changing_offset(column: pd.Series) -> bool:
+    """Tell text such as 2024-01-01 00:00+01:00 whose offset changes with summer time."""
+    if not pd.api.types.is_string_dtype(column.dtype):
+        return False
+    offsets = column.astype(str).str.extract(r":\d\d(?:\.\d+)?\s*([+-]\d\d:?\d\d)$")[0]
+    return len(offsets.dropna().unique()) > 1
 
 
 def parse_ids(column: pd.Series, name: str) -> tuple[tuple[str, ...], IntArray]:

@@ -66,7 +66,8 @@ def _moments(values: FloatArray, group: IntArray, num_groups: int) -> tuple[Floa
         x, g = x[keep], group[keep]
         count = np.maximum(np.bincount(g, minlength=num_groups), 1)
         mean[:, column] = np.bincount(g, x, num_groups) / count
-        variance = np.bincount(g, (x - mean[g, column]) ** 2, num_groups) / count
+        with np.errstate(over="ignore"):  # what overflows is refused where it is forecast from
+            variance = np.bincount(g, (x - mean[g, column]) ** 2, num_groups) / count
         # A constant column leaves rounding dust behind, which must not be blown up.
         constant = np.sqrt(variance) <= 1e-12 * np.abs(mean[:, column])
         std[:, column] = np.where(constant, 1.0, np.sqrt(variance))

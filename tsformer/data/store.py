@@ -42,7 +42,8 @@ class SeriesStore:
             time_zone: zone whose clock the calendar follows; stamps without a zone are taken as
                 local time already.
         """
-        target, covariates = scaler.transform(table)
+        with np.errstate(over="ignore", invalid="ignore"):
+            target, covariates = (x.astype(np.float32) for x in scaler.transform(table))
         local = table.grid if table.grid.tz is None else table.grid.tz_convert(time_zone or "UTC")
         features = (
             calendar_features(local, table.freq)
@@ -50,8 +51,8 @@ class SeriesStore:
             else np.empty((len(table.grid), 0), dtype=np.float32)
         )
         return cls(
-            target=torch.from_numpy(target.astype(np.float32)),
-            covariates=torch.from_numpy(np.nan_to_num(covariates.astype(np.float32))),
+            target=torch.from_numpy(target),
+            covariates=torch.from_numpy(np.nan_to_num(covariates)),
             calendar=torch.from_numpy(features),
             offsets=torch.from_numpy(table.offsets.astype(np.int64)),
             starts=torch.from_numpy(table.starts.astype(np.int64)),
