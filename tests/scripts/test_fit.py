@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -265,3 +266,27 @@ def test_a_csv_of_ones_own(tmp_path: Path) -> None:
     forecast = Forecaster.load(tmp_path / "run" / "model").predict(long)
     assert forecast["unique_id"].tolist() == ["001"] * 10 + ["002"] * 10
     assert forecast["ds"].tolist() == list(pd.date_range("2025-02-04", periods=10)) * 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_a_fit_with_its_code_and_a_word(
+    number: int, code: int, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    command = [
+        *(sys.executable, str(ROOT / "scripts" / "fit.py"), *TINY[:3], TINY[-1]),
+        *("trainer.max_epochs=1000", "batch_size=16", f"hydra.run.dir={run}"),
+    ]
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        logged = run / "csv" / "metrics.csv"
+        deadline = time.monotonic() + 120
+        while not (logged.exists() and logged.stat().st_size) and time.monotonic() < deadline:
+            time.sleep(0.2)
+        process.send_signal(number)
+        output, _ = process.communicate(timeout=60)
+    assert process.returncode == code, output
+    assert "Interrupted" in output
+    assert not (run / "model").exists()
