@@ -1,7 +1,7 @@
 """The settings of a fit, their types and limits; `conf/` holds their values.
 
 Hydra composes a plain dict from `conf/`, `FitConfig` checks it, and the rest of the code sees
-only these classes. A saved model keeps its `ModelConfig` and `DatasetConfig` as JSON.
+only these classes. A saved model keeps its `ModelConfig` as JSON, beside what prediction needs.
 """
 
 import re

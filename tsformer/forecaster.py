@@ -293,7 +293,7 @@ def _read_network(path: Path, config: ForecasterConfig) -> ForecastNetwork:
         with torch.device("meta"):  # shapes alone: nothing is allocated for sizes that do not fit
             expected = ForecastNetwork(**settings).state_dict()
         weights = load_file(path, device="cpu")
-        if {k: x.shape for k, x in weights.items()} != {k: x.shape for k, x in expected.items()}:
+        if _shapes(weights) != _shapes(expected):
             raise ModelFolderError(
                 f"{path}: its weights do not have the shapes that {CONFIG} says."
             )
