@@ -3,12 +3,12 @@
 from typing import Any
 
 from tsformer.cli import run_script
-from tsformer.config import FitConfig, parse
+from tsformer.config import parse_fit
 
 
 def main(settings: dict[str, Any]) -> float:
     """Fit, and return the validation error that a sweep minimises."""
-    parse(FitConfig, settings)  # tells mistakes before torch is loaded, which takes seconds
+    parse_fit(settings)  # tells mistakes before torch is loaded, which takes seconds
     from tsformer.training import fit
 
     return fit(settings).objective

@@ -1,10 +1,9 @@
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from tests.data.frames import long_frame, ramp, table_of
+from tests.data.frames import long_frame, ramp, store_of
 from tsformer.baselines import seasonal_naive
 
 
@@ -26,10 +25,10 @@ some_series = st.lists(numbers, min_size=2, max_size=40)
 @given(st.lists(some_series, min_size=1, max_size=3), st.integers(1, 12), st.integers(1, 9))
 def test_equals_a_slow_walk_back(series, horizon, season):
     ids = [f"s{i}" for i in range(len(series))]
-    table = table_of(long_frame(dict(zip(ids, series, strict=True))), freq="h")
+    store = store_of(long_frame(dict(zip(ids, series, strict=True))), freq="h")
     windows = [(s, row) for s, y in enumerate(series) for row in range(1, len(y) + 1)]
     index, row = (np.array(x) for x in zip(*windows, strict=True))
-    found = seasonal_naive(table, index, table.offsets[index] + row, horizon, season)
+    found = seasonal_naive(store, index[:, None], row, horizon, season)
     assert found.shape == (len(windows), horizon, 1)
     for forecast, (s, origin) in zip(found[..., 0], windows, strict=True):
         expected = slow_seasonal_naive(np.array(series[s]), origin, horizon, season)
@@ -37,8 +36,8 @@ def test_equals_a_slow_walk_back(series, horizon, season):
 
 
 def forecast_of(y, origin: int, horizon: int, season: int) -> list[float]:
-    table = table_of(long_frame({"before": ramp(10, 500), "a": y}), freq="h")
-    found = seasonal_naive(table, np.array([1]), np.array([10 + origin]), horizon, season)
+    store = store_of(long_frame({"before": ramp(10, 500), "a": y}), freq="h")
+    found = seasonal_naive(store, np.array([[1]]), np.array([origin]), horizon, season)
     return found[0, :, 0].tolist()
 
 
@@ -66,11 +65,7 @@ def test_series_before_is_not_taken_for_an_earlier_season():
     assert_array_equal(forecast_of([0, 1, 2], 2, 3, 4), [np.nan, np.nan, 0])
 
 
-@pytest.mark.parametrize("season", [1, 3])
-def test_channels_are_forecast_together(season):
-    apart = table_of(long_frame({"a": ramp(9), "b": ramp(9, 100)}))
-    joined = seasonal_naive(apart.joined(), np.array([0]), np.array([7]), 2, season)
-    for channel in range(2):
-        origin = np.array([apart.offsets[channel] + 7])
-        one = seasonal_naive(apart, np.array([channel]), origin, 2, season)
-        assert_array_equal(joined[..., channel], one[..., 0])
+def test_channels_are_forecast_together_each_from_its_own_rows():
+    store = store_of(long_frame({"a": ramp(9), "b": ramp(7, 100)}, starts={"b": 2}))
+    joint = seasonal_naive(store, np.array([[1, 0]]), np.array([7]), 2, 3)
+    assert_array_equal(joint[0], [[102, 4], [103, 5]])

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conftest import REPO, make_settings
-from tsformer.config import DatasetConfig, FitConfig, parse
+from tsformer.config import DatasetConfig, FitConfig, Lengths, parse, parse_fit
 from tsformer.errors import ConfigError
 
 
@@ -26,17 +26,56 @@ def options(group: str) -> list[str]:
 
 @pytest.mark.parametrize("dataset", options("dataset"))
 def test_every_dataset_composes_to_valid_settings(compose, dataset):
-    config = parse(FitConfig, compose(f"dataset={dataset}"))
+    config = parse_fit(compose(f"dataset={dataset}"), Lengths(60, 5, 12))
+    suggested = {name: length for name, length in config.dataset.suggested.items() if length}
     assert config.dataset.name == dataset
-    assert config.horizon == config.dataset.suggested["horizon"]
-    assert config.context_length == config.dataset.suggested["context_length"]
+    assert config.horizon == suggested.get("horizon", 5)
+    assert config.context_length == suggested.get("context_length", 60)
+    assert config.model.patch_len == suggested.get("patch_len", 12)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, (60, 5, 12)),
+        ({"horizon": 7}, (60, 7, 12)),
+        ({"context_length": 50}, (50, 5, 10)),
+        ({"context_length": 7}, (7, 5, 7)),
+        ({"model.patch_len": 7}, (56, 5, 7)),
+        ({"model.patch_len": 100}, (100, 5, 100)),
+        ({"context_length": 40, "model.patch_len": 8}, (40, 5, 8)),
+    ],
+)
+def test_lengths_that_are_not_given_suit_those_that_are(given, expected):
+    open_lengths = {"context_length": None, "horizon": None, "model.patch_len": None}
+    config = parse_fit(make_settings({**open_lengths, **given}), Lengths(60, 5, 12))
+    assert (config.context_length, config.horizon, config.model.patch_len) == expected
+
+
+@pytest.mark.parametrize("split", [["2024-01-01", "2024-02-01"], ["2024", "2025", "2026"]])
+def test_times_are_splits(fit_config, split):
+    assert fit_config({"dataset.split": split}).dataset.split == split
+
+
+def test_holidays_need_the_calendar(fit_config):
+    with pytest.raises(ConfigError, match="holidays are a part of the calendar"):
+        fit_config({"dataset.holidays": "AU", "dataset.calendar": False})
 
 
 @pytest.mark.parametrize(
     ("group", "name"),
     [
         (group, name)
-        for group in ("model", "optimizer", "scheduler", "trainer", "callbacks", "logger")
+        for group in (
+            "scaling",
+            "sampling",
+            "model",
+            "optimizer",
+            "scheduler",
+            "trainer",
+            "callbacks",
+            "logger",
+        )
         for name in options(group)
     ],
 )

@@ -15,7 +15,13 @@ from safetensors.torch import load_file, save_file
 from tsformer.config import ModelConfig
 from tsformer.data.columns import Columns
 from tsformer.errors import DataError, ModelFolderError
-from tsformer.forecaster import Forecaster, ForecasterConfig, ScalerConfig, network_settings
+from tsformer.forecaster import (
+    EncoderConfig,
+    Forecaster,
+    ForecasterConfig,
+    ScalerConfig,
+    network_settings,
+)
 from tsformer.nn import ForecastNetwork
 
 L, H = 24, 6
@@ -29,9 +35,12 @@ def make_forecaster(
     channels: str = "independent",
     time_zone: str | None = None,
     regular: bool = True,
+    transform: str = "none",
+    vocabularies: dict[str, list[str]] | None = None,
 ) -> Forecaster:
     """Return a forecaster with random weights."""
     columns = columns or Columns("unique_id", "ds", ("y",))
+    vocabularies = vocabularies or {}
     model = ModelConfig.model_validate(
         {
             "d_model": 8,
@@ -48,38 +57,42 @@ def make_forecaster(
             "linear_skip": True,
         }
     )
-    joint = channels == "joint"
-    shape = (1, len(ids)) if joint else (len(ids), 1)
-    num_covariates = len(columns.covariates)
     config = ForecasterConfig(
         context_length=L,
         horizon=H,
         freq=freq,
         regular=regular,
+        duplicates="error",
         time_zone=time_zone,
         calendar=True,
+        holidays=None,
         columns=columns,
+        channels=list(ids) if channels == "joint" else None,
         model=model,
         scaler=ScalerConfig(
+            per="series",
+            method="standard",
+            transform=transform,
             ids=list(ids),
-            mean=(np.arange(len(ids)).reshape(shape) + 5.0).tolist(),
-            std=np.full(shape, 2.0).tolist(),
-            covariate_mean=[1.0] * num_covariates,
-            covariate_std=[3.0] * num_covariates,
+            mean=(np.arange(len(ids)) + 5.0).tolist(),
+            std=[2.0] * len(ids),
+            fallback_mean=0.0,
+            fallback_std=1.0,
         ),
+        covariates=encoder(columns.covariates, vocabularies),
+        static=encoder(columns.static_covariates, vocabularies),
         versions={},
     )
     torch.manual_seed(0)
-    settings = network_settings(
-        model,
-        columns,
-        context_length=L,
-        horizon=H,
-        num_channels=shape[1],
-        freq=freq,
-        calendar=True,
+    return Forecaster(ForecastNetwork(**network_settings(config)), config)
+
+
+def encoder(names: tuple[str, ...], vocabularies: dict[str, list[str]]) -> EncoderConfig:
+    return EncoderConfig(
+        mean=[1.0] * len(names),
+        std=[3.0] * len(names),
+        vocabularies={name: vocabularies[name] for name in names if name in vocabularies},
     )
-    return Forecaster(ForecastNetwork(**settings), config)
 
 
 def make_long(lengths: dict[str, int], freq: str = "h", seed: int = 0) -> pd.DataFrame:
@@ -130,6 +143,7 @@ def test_the_network_sees_the_scaled_context_and_its_output_is_scaled_back() -> 
             torch.ones(1, L, 1, dtype=torch.bool),
             torch.tensor(past_features, dtype=torch.float32)[None],
             torch.tensor(future_features, dtype=torch.float32)[None],
+            torch.empty(1, 0),
         )
     forecast = forecaster.predict(frame, future)["tsformer"]
     np.testing.assert_allclose(forecast, expected[0, :, 0] * 2.0 + 6.0, rtol=1e-5)
@@ -218,7 +232,7 @@ def test_the_table_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     frame = make_long({"a": 30}).assign(price=1.5)
     path = tmp_path / "x.csv"
     frame.assign(y="x").to_csv(path, index=False)
-    with pytest.raises(DataError, match=r"x\.csv: column 'y', row 0"):
+    with pytest.raises(DataError, match=r"x\.csv: series 'a', column 'y', row 0"):
         forecaster.predict(path)
     with pytest.raises(DataError, match=r"x\.csv: the table needs the columns"):
         make_forecaster(columns=Columns(None, "time", ("a",), ("b",))).predict(path)
@@ -337,10 +351,16 @@ def damage(folder: Path, how: str) -> None:
             values["scaler"]["ids"] = ["a", "a"]
             config.write_text(json.dumps(values))
         case "no scale":
-            values["scaler"]["std"][0][0] = 0.0
+            values["scaler"]["std"][0] = 0.0
             config.write_text(json.dumps(values))
         case "short scaler":
             values["scaler"]["mean"].pop()
+            config.write_text(json.dumps(values))
+        case "short covariates":
+            values["covariates"]["mean"] = [1.0]
+            config.write_text(json.dumps(values))
+        case "strange vocabulary":
+            values["covariates"]["vocabularies"] = {"x": ["a"]}
             config.write_text(json.dumps(values))
         case "no step":
             config.write_text(json.dumps(values | {"freq": "0h"}))
@@ -373,6 +393,8 @@ def damage(folder: Path, how: str) -> None:
         "double ids",
         "no scale",
         "short scaler",
+        "short covariates",
+        "strange vocabulary",
         "no step",
         "odd zone",
         "nan weights",

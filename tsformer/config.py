@@ -7,7 +7,7 @@ only these classes. A saved model keeps its `ModelConfig` as JSON, beside what p
 import re
 from collections.abc import Mapping
 from math import inf
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -50,6 +50,12 @@ def _check_sha256(digits: str) -> str:
 Sha256 = Annotated[str, AfterValidator(_check_sha256)]
 
 
+Split = (
+    Annotated[list[float], Field(min_length=3, max_length=3)]
+    | Annotated[list[str], Field(min_length=2, max_length=3)]
+)
+
+
 class Config(BaseModel):
     """Base: frozen, no unknown keys, no silent conversion of 1.5 to 1."""
 
@@ -70,16 +76,26 @@ class DatasetConfig(Config):
     target: Names | None = None
     past_covariates: Names = []
     future_covariates: Names = []
+    static_covariates: Names = []
+    categorical: Names = []
+    weight_column: str | None = None
     freq: str | None = None
     regular: bool = True
+    duplicates: Literal["error", "first", "mean", "sum"] = "error"
+    short_series: Literal["pad", "drop"] = "pad"
     time_zone: TimeZone | None = None
     calendar: bool = True
+    holidays: str | None = None
     unit: str | None = None
-    split: list[float] = Field(min_length=3, max_length=3)
-    suggested: dict[str, int] = {}
+    split: Split
+    suggested: dict[str, int | None] = {}
 
     @model_validator(mode="after")
-    def _check_split(self) -> Self:
+    def _check_split_and_calendar(self) -> Self:
+        if self.holidays is not None and not self.calendar:
+            raise ValueError("holidays are a part of the calendar: set calendar=true")
+        if isinstance(self.split[0], str):
+            return self
         total = sum(self.split)
         valid = min(self.split) >= 0 and (0 < total <= 1 + 1e-9 or 3 <= total < inf)
         if not valid:
@@ -91,7 +107,10 @@ class DatasetConfig(Config):
 
 
 class ModelConfig(Config):
-    """The network; see `tsformer.nn.ForecastNetwork` for the keys."""
+    """The network; see `tsformer.nn.ForecastNetwork` for the keys.
+
+    The last two, which models saved before they were there do not have, change no forecast.
+    """
 
     d_model: int = Positive
     num_heads: int = Positive
@@ -105,6 +124,8 @@ class ModelConfig(Config):
     channels: Literal["independent", "joint"]
     instance_norm: bool
     linear_skip: bool
+    activation_checkpointing: bool = False
+    compile: bool = False
 
     @model_validator(mode="after")
     def _check_heads(self) -> Self:
@@ -113,6 +134,22 @@ class ModelConfig(Config):
                 f"d_model={self.d_model} is not divisible by num_heads={self.num_heads}"
             )
         return self
+
+
+class ScalingConfig(Config):
+    """How targets are scaled; see `tsformer.data.scaling.Scaler`."""
+
+    per: Literal["series", "dataset", "none"]
+    method: Literal["standard", "robust"]
+    transform: Literal["none", "log1p", "asinh"]
+
+
+class SamplingConfig(Config):
+    """Which train windows an epoch holds; see `tsformer.data.windows.BatchSampler`."""
+
+    over: Literal["windows", "series"]
+    stride: int = Positive
+    windows_per_epoch: int | None = Field(gt=0)
 
 
 class OptimizerConfig(Config):
@@ -140,6 +177,7 @@ class TrainerConfig(Config):
     accelerator: Literal["cpu", "gpu", "cuda", "mps", "auto"]
     devices: int | str
     precision: Literal["32-true", "bf16-mixed", "16-mixed"]
+    tf32: bool
     gradient_clip_val: float | None = Field(ge=0)
     log_every_n_steps: int = Positive
     progress_bar: bool
@@ -175,6 +213,7 @@ class PathsConfig(Config):
 
     data: str
     download: bool = False
+    cache: str | None = None
     runs: str
     run: str
 
@@ -187,9 +226,12 @@ class FitConfig(Config):
     horizon: int = Positive
     batch_size: int = Positive
     eval_batch_size: int = Positive
+    num_workers: int = Field(ge=0, le=1024)
     loss: Literal["l1", "huber", "mse"]
     ema_decay: float | None = Field(gt=0, lt=1)
     dataset: DatasetConfig
+    scaling: ScalingConfig
+    sampling: SamplingConfig
     model: ModelConfig
     optimizer: OptimizerConfig
     scheduler: SchedulerConfig
@@ -208,6 +250,46 @@ class FitConfig(Config):
                 f"the nearest that is: {nearest}"
             )
         return self
+
+
+class Lengths(NamedTuple):
+    """Steps seen L, steps forecast H, steps a token spans p."""
+
+    context_length: int
+    horizon: int
+    patch_len: int
+
+
+_ANY_LENGTHS = Lengths(336, 48, 24)
+
+
+def parse_fit(settings: Mapping[str, Any], suggested: Lengths = _ANY_LENGTHS) -> FitConfig:
+    """Check plain values and return them as settings of a fit.
+
+    Args:
+        settings: as `conf/fit.yaml` composes them.
+        suggested: lengths in place of those that are None; a patch length that is not given is
+            made to divide the context, or else the context a multiple of it.
+
+    Raises:
+        ConfigError: lists every key that is unknown, missing, or has a wrong value.
+    """
+    model = dict(settings.get("model") or {})
+    length, patch_len = settings.get("context_length"), model.get("patch_len")
+    if isinstance(length, int) and patch_len is None and length > 0:
+        divisors = (p for p in range(min(suggested.patch_len, length), 0, -1) if length % p == 0)
+        model["patch_len"] = next(divisors)
+    elif patch_len is None:
+        model["patch_len"] = suggested.patch_len
+    if length is None and isinstance(patch_len := model["patch_len"], int) and patch_len > 0:
+        length = max(suggested.context_length // patch_len, 1) * patch_len
+    horizon = settings.get("horizon")
+    lengths = {
+        "context_length": length,
+        "horizon": suggested.horizon if horizon is None else horizon,
+        "model": model,
+    }
+    return parse(FitConfig, {**settings, **lengths})
 
 
 C = TypeVar("C", bound=Config)

@@ -3,6 +3,7 @@
 import json
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -15,20 +16,24 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from tsformer.config import Config, ModelConfig, Positive, TimeZone, parse
-from tsformer.data.calendar import calendar_features
+from tsformer.data.building import build_store
+from tsformer.data.calendar import grid_features, num_calendar_features
+from tsformer.data.checks import check_transform
 from tsformer.data.columns import Columns
-from tsformer.data.future import fill_future
-from tsformer.data.parsing import check_freq
-from tsformer.data.reading import Source, errors_naming, read_columns, read_frame
+from tsformer.data.covariates import CovariateEncoder
+from tsformer.data.findings import Findings
+from tsformer.data.future import read_future
+from tsformer.data.groups import group_series
+from tsformer.data.parsing import check_freq, parse_texts
 from tsformer.data.scaling import Scaler
+from tsformer.data.sources import Source, errors_naming, open_source, read_frame
 from tsformer.data.store import SeriesStore
-from tsformer.data.table import SeriesTable, build_table
-from tsformer.data.types import FloatArray
-from tsformer.data.windows import WindowDataset, WindowIndex
+from tsformer.data.types import Float32Array, FloatArray, IntArray
+from tsformer.data.windows import WindowBatch, WindowDataset, WindowIndex
 from tsformer.errors import ConfigError, DataError, ModelFolderError
 from tsformer.nn import ForecastNetwork
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 WEIGHTS = "model.safetensors"
 CONFIG = "config.json"
 
@@ -40,70 +45,87 @@ Scale = Annotated[float, Field(allow_inf_nan=False, gt=0)]
 class ScalerConfig(Config):
     """A `Scaler` as plain lists."""
 
+    per: Literal["series", "dataset", "none"]
+    method: Literal["standard", "robust"]
+    transform: Literal["none", "log1p", "asinh"]
     ids: list[str] = Field(min_length=1)
-    mean: list[list[Finite]]
-    std: list[list[Scale]]
-    covariate_mean: list[Finite]
-    covariate_std: list[Scale]
+    mean: list[Finite]
+    std: list[Scale]
+    fallback_mean: Finite
+    fallback_std: Scale
+
+    @model_validator(mode="after")
+    def _check_lengths(self) -> Self:
+        if len(set(self.ids)) < len(self.ids):
+            raise ValueError("an id stands twice")
+        if not len(self.ids) == len(self.mean) == len(self.std):
+            raise ValueError("not one mean and one std for each of ids")
+        return self
+
+
+class EncoderConfig(Config):
+    """A `CovariateEncoder` as plain lists."""
+
+    mean: list[Finite]
+    std: list[Scale]
+    vocabularies: dict[str, list[str]]
 
 
 class ForecasterConfig(Config):
-    """What `config.json` in a model folder holds: data, never names of code to run."""
+    """What `config.json` in a model folder holds: data, never names of code to run.
 
-    schema_version: Literal[1] = 1
+    `channels` names the series that are forecast together; it is None where each is by itself.
+    """
+
+    schema_version: Literal[2] = 2
     context_length: int = Positive
     horizon: int = Positive
     freq: str
     regular: bool
+    duplicates: Literal["error", "first", "mean", "sum"]
     time_zone: TimeZone | None
     calendar: bool
+    holidays: str | None
     columns: Columns
+    channels: list[str] | None
     model: ModelConfig
     scaler: ScalerConfig
+    covariates: EncoderConfig
+    static: EncoderConfig
     versions: dict[str, str]
 
     @property
     def num_channels(self) -> int:
         """Series forecast together, C."""
-        return len(self.scaler.ids) if self.model.channels == "joint" else 1
+        return len(self.channels) if self.channels else 1
 
     @model_validator(mode="after")
-    def _check_scaler(self) -> Self:
-        scaler, channels = self.scaler, self.num_channels
-        rows = len(scaler.ids) // channels
-        if len(set(scaler.ids)) < len(scaler.ids):
-            raise ValueError("scaler.ids: an id stands twice")
-        for name, values in (("mean", scaler.mean), ("std", scaler.std)):
-            if len(values) != rows or any(len(row) != channels for row in values):
-                raise ValueError(f"scaler.{name}: not one number for each of scaler.ids")
-        covariates = len(self.columns.covariates)
-        if {len(scaler.covariate_mean), len(scaler.covariate_std)} != {covariates}:
-            raise ValueError("scaler: not one covariate_mean and covariate_std a covariate")
+    def _check_encoders(self) -> Self:
+        for name, encoder, columns in (
+            ("covariates", self.covariates, self.columns.covariates),
+            ("static", self.static, self.columns.static_covariates),
+        ):
+            if not len(columns) == len(encoder.mean) == len(encoder.std):
+                raise ValueError(f"{name}: not one mean and one std a covariate")
+            if set(encoder.vocabularies) != set(columns) & set(self.columns.categorical):
+                raise ValueError(f"{name}: not one vocabulary a categorical covariate")
         check_freq(self.freq)
         return self
 
 
-def network_settings(
-    model: ModelConfig,
-    columns: Columns,
-    *,
-    context_length: int,
-    horizon: int,
-    num_channels: int,
-    freq: str,
-    calendar: bool,
-) -> dict[str, Any]:
-    """Return the arguments of the `ForecastNetwork` that fits these data."""
-    num_calendar = 0
-    if calendar:
-        num_calendar = calendar_features(pd.DatetimeIndex(["2000-01-01"]), freq).shape[1]
+def network_settings(config: ForecasterConfig) -> dict[str, Any]:
+    """Return the arguments of the `ForecastNetwork` that a configuration describes."""
+    num_calendar = num_calendar_features(config.freq, config.holidays) if config.calendar else 0
+    covariates = encoder_of(config.columns.covariates, config.covariates)
+    static = encoder_of(config.columns.static_covariates, config.static)
     return {
-        "context_length": context_length,
-        "horizon": horizon,
-        "num_channels": num_channels,
-        "num_past_features": num_calendar + len(columns.covariates),
-        "num_future_features": num_calendar + len(columns.future_covariates),
-        **model.model_dump(exclude={"channels"}),
+        "context_length": config.context_length,
+        "horizon": config.horizon,
+        "num_channels": config.num_channels,
+        "cardinalities": [0] * num_calendar + list(covariates.cardinalities),
+        "num_future_features": num_calendar + len(config.columns.future_covariates),
+        "static_cardinalities": list(static.cardinalities),
+        **config.model.model_dump(exclude={"channels", "compile"}),
     }
 
 
@@ -165,8 +187,8 @@ class Forecaster:
 
     def predict(
         self,
-        frame: Source,
-        future: Source | None = None,
+        frame: Any,
+        future: Any | None = None,
         *,
         batch_size: int = 1024,
     ) -> pd.DataFrame:
@@ -178,70 +200,88 @@ class Forecaster:
         Args:
             frame: history: a table with the columns of the training data, or a long one with
                 `unique_id, ds, y` and the covariates. More rows than the context are welcome. A
-                pandas or Polars frame, a pyarrow table, or a path; see `tsformer.data.reading`.
+                pandas or Polars frame, a pyarrow table, or a path; see `tsformer.data.sources`.
             future: with future covariates, their values over the horizon: a table of the same
                 form without the target.
             batch_size: series forecast at once.
 
         Returns:
             `unique_id, ds, tsformer`, a pandas frame: H rows a series, series in order of
-            appearance.
+            appearance. Where a long table has several target columns, `target` names them.
 
         Raises:
             DataError: the table cannot be used, or future covariates do not cover the horizon.
         """
-        rows, columns = read_columns(frame, self._columns_of)
+        config = self.config
+        text_columns = [*filter(None, [config.columns.id]), *config.columns.categorical]
         with errors_naming(frame):
-            history = build_table(rows, columns, freq=self.config.freq, regular=self.config.regular)
-            _refuse_unobserved(history)
+            rows = open_source(frame, text_columns)
+            columns = self._columns_of(rows.names)
+            history = build_store(
+                rows,
+                columns,
+                Findings(),
+                freq=config.freq,
+                regular=config.regular,
+                duplicates=config.duplicates,
+            )
+            history, groups = group_series(history, columns, config.model.channels, config.channels)
+            _refuse_unusable(history, groups, config.scaler.transform)
         if future is not None:
             with errors_naming("future"):
-                future = read_frame(future, columns.id)
-        table = fill_future(history.extended(self.horizon), future, columns, self.horizon)
-        if self.config.model.channels == "joint":
-            channels = self.config.scaler.ids
-            history, table = history.joined(channels), table.joined(channels)
-        scaler = self._scaler().adapt(table)
-        store = SeriesStore.build(
-            table,
-            scaler,
-            calendar=self.config.calendar,
-            time_zone=self.config.time_zone or table.time_zone,
-        )
-        first = table.offsets[:-1] + history.lengths
+                future = read_frame(future, text_columns)
+        store = history.extended(self.horizon)
+        ahead, categories = read_future(future, columns, store, groups, self.horizon)
+        scaler = self._scaler().adapt(store)
+        covariates = encoder_of(config.columns.covariates, config.covariates)
         windows = WindowDataset(
             store,
-            WindowIndex(first, np.arange(1, len(first) + 1)),
-            context_length=self.config.context_length,
+            WindowIndex.ahead(store, groups),
+            scaler,
+            covariates,
+            encoder_of(config.columns.static_covariates, config.static),
+            grid_features(
+                store, calendar=config.calendar, holidays=config.holidays, zone=config.time_zone
+            ),
+            context_length=config.context_length,
             horizon=self.horizon,
             num_future_covariates=len(columns.future_covariates),
+            future=_encode_future(covariates, ahead, categories),
         )
-        forecast = self._forecast(windows, batch_size)  # (S, H, C)
-        forecast = forecast * scaler.std[:, None] + scaler.mean[:, None]
+        scaled = np.concatenate(
+            [
+                forecast_windows(self.network, windows[np.arange(begin, end)])
+                for begin in range(0, len(windows), batch_size)
+                for end in [min(begin + batch_size, len(windows))]
+            ]
+        )
+        forecast = np.empty((len(store.ids), self.horizon))
+        forecast[groups] = scaler.unscale(scaled, groups).transpose(0, 2, 1)
         if not np.isfinite(forecast).all():
-            wrong = int(np.argmax(~np.isfinite(forecast).all(axis=(1, 2))))
+            wrong = int(np.argmax(~np.isfinite(forecast).all(axis=1)))
             raise DataError(
-                f"series {table.ids[wrong]!r}: its values, or its covariates', are too large to "
+                f"series {store.ids[wrong]!r}: its values, or its covariates', are too large to "
                 "forecast from."
             )
-        position = (table.starts + history.lengths)[:, None] + np.arange(self.horizon)  # (S, H)
-        num_channels = forecast.shape[2]
+        begins = np.empty(len(store.ids), dtype=np.int64)
+        begins[groups] = windows.index.first[:, None]
+        names = _series_columns(rows, columns, store)
         return pd.DataFrame(
-            {
-                "unique_id": np.repeat(_original_ids(rows, columns, table.ids), self.horizon),
-                "ds": table.stamps(np.repeat(position, num_channels, axis=0).ravel()),
-                "tsformer": forecast.transpose(0, 2, 1).ravel(),
+            {name: np.repeat(values, self.horizon) for name, values in names.items()}
+            | {
+                "ds": store.stamps((begins[:, None] + np.arange(self.horizon)).ravel()),
+                "tsformer": forecast.ravel(),
             }
         )
 
     def _scaler(self) -> Scaler:
-        s = self.config.scaler
-        arrays = (s.mean, s.std, s.covariate_mean, s.covariate_std)
-        return Scaler(tuple(s.ids), *(np.array(x, dtype=np.float64) for x in arrays))
+        values = self.config.scaler.model_dump()
+        ids, mean, std = (values.pop(name) for name in ("ids", "mean", "std"))
+        return Scaler(ids=tuple(ids), mean=np.array(mean), std=np.array(std), **values)
 
     def _columns_of(self, names: Sequence[str]) -> Columns:
         own = self.config.columns
-        long = Columns("unique_id", "ds", ("y",), own.past_covariates, own.future_covariates)
+        long = replace(own, id="unique_id", time="ds", target=("y",))
         for columns in (own, long):
             if set(columns.names) <= set(names):
                 return columns
@@ -250,20 +290,19 @@ class Forecaster:
             f"but has {list(names)}."
         )
 
-    def _forecast(self, windows: WindowDataset, batch_size: int) -> FloatArray:
-        device = next(self.network.parameters()).device
-        parts = []
-        with torch.inference_mode():
-            for begin in range(0, len(windows), batch_size):
-                batch = windows[np.arange(begin, min(begin + batch_size, len(windows)))]
-                inputs = (
-                    batch.context,
-                    batch.observed,
-                    batch.past_features,
-                    batch.future_features,
-                )
-                parts.append(self.network(*(x.to(device) for x in inputs)).double().cpu().numpy())
-        return np.concatenate(parts)
+
+def forecast_windows(network: ForecastNetwork, batch: WindowBatch) -> FloatArray:
+    """Return the network's forecasts of windows, in scaled units, (B, H, C)."""
+    device = next(network.parameters()).device
+    with torch.inference_mode():
+        forecast: FloatArray = network(*(x.to(device) for x in batch.inputs)).double().cpu().numpy()
+    return forecast
+
+
+def encoder_of(names: Sequence[str], config: EncoderConfig) -> CovariateEncoder:
+    """Return the encoder of covariates that a configuration describes."""
+    vocabularies = {name: tuple(texts) for name, texts in config.vocabularies.items()}
+    return CovariateEncoder(tuple(names), np.array(config.mean), np.array(config.std), vocabularies)
 
 
 def _read_config(path: Path) -> ForecasterConfig:
@@ -280,15 +319,7 @@ def _read_config(path: Path) -> ForecasterConfig:
 
 
 def _read_network(path: Path, config: ForecasterConfig) -> ForecastNetwork:
-    settings = network_settings(
-        config.model,
-        config.columns,
-        context_length=config.context_length,
-        horizon=config.horizon,
-        num_channels=config.num_channels,
-        freq=config.freq,
-        calendar=config.calendar,
-    )
+    settings = network_settings(config)
     try:
         with torch.device("meta"):  # shapes alone: nothing is allocated for sizes that do not fit
             expected = ForecastNetwork(**settings).state_dict()
@@ -310,20 +341,45 @@ def _shapes(state: Mapping[str, Tensor]) -> dict[str, torch.Size]:
     return {name: tensor.shape for name, tensor in state.items()}
 
 
-def _refuse_unobserved(history: SeriesTable) -> None:
-    observed = ~np.isnan(history.target).all(axis=1)
-    counts = np.bincount(history.row_series, observed, len(history.lengths))
-    if (counts == 0).any():
+def _encode_future(
+    covariates: CovariateEncoder, ahead: FloatArray, categories: Mapping[str, Sequence[str]]
+) -> Float32Array:
+    """Return future covariates as the network takes them, (N, H, Ff)."""
+    num_past = len(covariates.names) - ahead.shape[2]
+    padded = np.pad(ahead, ((0, 0), (0, 0), (0, num_past)), constant_values=np.nan)
+    encoded = covariates.encode(padded.astype(np.float32), covariates.lookups(categories))
+    return encoded[:, :, : ahead.shape[2]]
+
+
+def _refuse_unusable(store: SeriesStore, groups: IntArray, transform: str) -> None:
+    findings = Findings()
+    check_transform(store, transform, findings)
+    findings.refuse()
+    observed = np.zeros(len(store.ids), dtype=np.int64)
+    for series, values in store.blocks():
+        observed += np.bincount(series, ~np.isnan(values), len(observed)).astype(np.int64)
+    counts = observed[groups].sum(axis=1)
+    if not counts.all():
+        name = store.ids[groups[int(np.argmin(counts)), 0]]
         raise DataError(
-            f"series {history.ids[int(np.argmin(counts))]!r} has no value to forecast from "
+            f"series {name!r} has no value to forecast from "
             f"({int((counts == 0).sum())} of {len(counts)} series have none). Leave it out."
         )
 
 
-def _original_ids(frame: pd.DataFrame, columns: Columns, ids: Sequence[str]) -> pd.Index:
-    """Return the ids with the values and the type they have in the frame."""
+def _series_columns(rows: Source, columns: Columns, store: SeriesStore) -> dict[str, Any]:
+    """Return what names each series in a forecast, by column; ids as they are in the table."""
     if columns.id is None:
-        return pd.Index(ids)
-    values = frame[columns.id].drop_duplicates()
-    first = pd.Index(values.astype(str)).drop_duplicates()
-    return pd.Index(values)[first.get_indexer(pd.Index(ids))]
+        return {"unique_id": pd.Index(store.ids)}
+    parts = [chunk.frame[columns.id].drop_duplicates() for chunk in rows.chunks([columns.id])]
+    values = pd.concat(parts, ignore_index=True)
+    if isinstance(values.dtype, pd.CategoricalDtype):
+        values = values.astype(values.cat.categories.dtype)
+    _, codes = parse_texts(values)
+    ids = pd.Index(values)[~pd.Series(codes).duplicated()]
+    if store.num_targets == 1:
+        return {"unique_id": ids}
+    return {
+        "unique_id": ids.repeat(store.num_targets),
+        "target": np.tile(store.targets, len(ids)),
+    }

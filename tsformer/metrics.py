@@ -8,22 +8,22 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torchmetrics import Metric
 
-from tsformer.data.table import SeriesTable
+from tsformer.data.store import SeriesStore
 from tsformer.data.types import FloatArray
 
 
 class ErrorSums(Metric):
-    """Absolute and squared errors by series and horizon step; missing truth does not count."""
+    """Absolute and squared errors by group of series and horizon step; missing truth counts not."""
 
     full_state_update = False
     absolute: Tensor
     squared: Tensor
     count: Tensor
 
-    def __init__(self, num_series: int, horizon: int, num_channels: int) -> None:
-        """Start from zero, (S, H, C) in double precision."""
+    def __init__(self, num_groups: int, horizon: int, num_channels: int) -> None:
+        """Start from zero, (N, H, C) in double precision."""
         super().__init__()
-        zeros = torch.zeros(num_series, horizon, num_channels, dtype=torch.float64)
+        zeros = torch.zeros(num_groups, horizon, num_channels, dtype=torch.float64)
         for name in ("absolute", "squared", "count"):
             self.add_state(name, zeros.clone(), dist_reduce_fx="sum")
 
@@ -34,7 +34,7 @@ class ErrorSums(Metric):
             forecast: (B, H, C).
             target: truth, (B, H, C).
             observed: True where `target` is a measurement, (B, H, C).
-            series: index of each window's series, (B,).
+            series: index of each window's group, (B,).
         """
         error = (forecast.double() - target.double()).where(observed, 0.0)
         self.absolute.index_add_(0, series, error.abs())
@@ -47,16 +47,11 @@ class ErrorSums(Metric):
 
 
 class Errors(NamedTuple):
-    """Sums over windows, each (S, H, C)."""
+    """Sums over windows, each (N, H, C)."""
 
     absolute: FloatArray
     squared: FloatArray
     count: FloatArray  # type: ignore[assignment]  # hides tuple.count
-
-    def rescaled(self, scale: FloatArray) -> "Errors":
-        """Return the sums in other units: errors times `scale`, (S, C)."""
-        factor = scale[:, None, :]
-        return Errors(self.absolute * factor, self.squared * factor**2, self.count)
 
     def mae(self) -> float:
         """Return the mean absolute error over all observed steps."""
@@ -70,7 +65,8 @@ class Errors(NamedTuple):
         """Return the mean absolute scaled error, averaged over series (Hyndman & Koehler 2006).
 
         Args:
-            naive_error: see `seasonal_naive_error`, (S, C); series where it is NaN do not count.
+            naive_error: see `seasonal_naive_error`, by group and channel, (N, C); series where it
+                is NaN do not count.
         """
         count = self.count.sum(axis=1)
         mae = np.divide(
@@ -84,24 +80,22 @@ class Errors(NamedTuple):
         return self.absolute.sum(axis=(0, 2)) / self.count.sum(axis=(0, 2))
 
 
-def seasonal_naive_error(table: SeriesTable, end: int, season: int) -> FloatArray:
+def seasonal_naive_error(store: SeriesStore, end: int, season: int) -> FloatArray:
     """Return the train rows' mean |y[t] - y[t - season]| of each series, the unit of MASE.
 
     Args:
-        table: the series.
+        store: the series.
         end: position of the grid behind the last train row.
         season: steps.
 
     Returns:
-        (S, C); NaN where no such difference exists or all are 0.
+        (S,); NaN where no such difference exists or all are 0.
     """
-    error = np.full((len(table.lengths), table.target.shape[1]), np.nan)
-    for series, start in enumerate(table.starts):
-        begin, stop = table.offsets[series], table.offsets[series + 1]
-        y = table.target[begin : min(stop, begin + max(end - start, 0))]
-        if len(y) > season:
-            difference = np.abs(y[season:] - y[:-season])
-            observed = ~np.isnan(difference)
-            mean = np.where(observed, difference, 0).sum(0) / np.maximum(observed.sum(0), 1)
-            error[series] = np.where(mean > 0, mean, np.nan)
+    error = np.full(len(store.starts), np.nan)
+    for series, (start, stop) in enumerate(zip(store.starts, store.ends, strict=True)):
+        y = store.values(series, start, min(stop, end))
+        difference = np.abs(y[season:] - y[:-season])
+        difference = difference[~np.isnan(difference)]
+        if difference.any():
+            error[series] = difference.mean()
     return error

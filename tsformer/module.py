@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from lightning.pytorch import LightningModule
 from torch import Tensor, nn
+from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from tsformer.data.windows import WindowBatch
 from tsformer.metrics import ErrorSums
@@ -35,17 +36,18 @@ def masked_loss(loss: str, forecast: Tensor, target: Tensor, observed: Tensor) -
 
 
 class ForecastModule(LightningModule):
-    """Trains a `ForecastNetwork`; validates and tests it by the forecasts it would give."""
+    """Trains a `ForecastNetwork`; validates it by the forecasts it would give."""
 
     def __init__(
         self,
         *,
         network: dict[str, Any],
-        num_series: int,
+        num_groups: int,
         loss: str,
         ema_decay: float | None,
         optimizer: dict[str, Any],
         scheduler: dict[str, Any],
+        compile: bool = False,
     ) -> None:
         """Build the network.
 
@@ -53,23 +55,24 @@ class ForecastModule(LightningModule):
 
         Args:
             network: arguments of `ForecastNetwork`.
-            num_series: series that windows may come from, S.
+            num_groups: groups of series that are forecast together, N.
             loss: `l1`, `huber` or `mse`.
             ema_decay: see `update_average`; None forecasts with the weights as they are.
             optimizer: fields of `OptimizerConfig`.
             scheduler: fields of `SchedulerConfig`.
+            compile: compile the network that is trained; its weights keep their names.
         """
         super().__init__()
         self.save_hyperparameters()
         self.network = ForecastNetwork(**network)
         self.averaged = None if ema_decay is None else deepcopy(self.network).requires_grad_(False)
+        if compile:
+            self.network.compile()
         self.ema_decay = ema_decay
         self.loss = loss
         self.optimizer_settings = optimizer
         self.scheduler_settings = scheduler
-        sizes = (num_series, network["horizon"], network["num_channels"])
-        self.validation_errors = ErrorSums(*sizes)
-        self.test_errors = ErrorSums(*sizes)
+        self.validation_errors = ErrorSums(num_groups, network["horizon"], network["num_channels"])
 
     @property
     def forecasting_network(self) -> ForecastNetwork:
@@ -78,20 +81,11 @@ class ForecastModule(LightningModule):
 
     def forward(self, batch: WindowBatch) -> Tensor:
         """Forecast the batch's horizon, free-running, (B, H, C)."""
-        return self.forecasting_network(
-            batch.context, batch.observed, batch.past_features, batch.future_features
-        )
+        return self.forecasting_network(*batch.inputs)
 
     def training_step(self, batch: WindowBatch, batch_idx: int) -> Tensor:
         """Return the loss; autoregressive decoding is taught with the true target."""
-        forecast = self.network(
-            batch.context,
-            batch.observed,
-            batch.past_features,
-            batch.future_features,
-            batch.target,
-            batch.target_observed,
-        )
+        forecast = self.network(*batch.inputs, batch.target, batch.target_observed)
         loss = masked_loss(self.loss, forecast, batch.target, batch.target_observed)
         self.log("train/loss", loss, prog_bar=True)
         return loss
@@ -115,15 +109,13 @@ class ForecastModule(LightningModule):
         self.log("val/mae", errors.mae(), prog_bar=True)
         self.log("val/mse", errors.mse())
 
-    def test_step(self, batch: WindowBatch, batch_idx: int) -> None:
-        """Add up the errors of free-running forecasts."""
-        self.test_errors.update(self(batch), batch.target, batch.target_observed, batch.series)
-
     def configure_optimizers(self) -> Any:
         """Return the optimiser with a learning rate that changes every step."""
         settings = dict(self.optimizer_settings)
         kind = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}[settings.pop("name")]
-        optimizer = kind(self.network.parameters(), **settings)
+        # One kernel for all weights. In mixed precision Lightning cannot clip its gradients.
+        fused = self.trainer.precision == "32-true"
+        optimizer = kind(self.network.parameters(), fused=fused, **settings)
         total = max(int(self.trainer.estimated_stepping_batches), 1)
         schedule = learning_rate_factor(total_steps=total, **self.scheduler_settings)
         scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, schedule)
@@ -133,7 +125,6 @@ class ForecastModule(LightningModule):
         }
 
 
-@torch.no_grad()
 def update_average(average: nn.Module, current: nn.Module, *, decay: float, step: int) -> None:
     """Move the weights of one network towards another's (Polyak & Juditsky 1992).
 
@@ -141,8 +132,8 @@ def update_average(average: nn.Module, current: nn.Module, *, decay: float, step
     that the random first weights are soon forgotten.
     """
     decay = min(decay, (1 + step) / (10 + step))
-    for mean, weight in zip(average.parameters(), current.parameters(), strict=True):
-        mean.lerp_(weight, 1 - decay)
+    move = get_ema_multi_avg_fn(decay)  # all weights at once
+    move(list(average.parameters()), list(current.parameters()), 0)
 
 
 def learning_rate_factor(

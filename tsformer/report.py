@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,8 @@ from rich.table import Table
 
 from tsformer.baselines import seasonal_naive
 from tsformer.data.calendar import seasonal_periods, step_of
-from tsformer.data.datamodule import ForecastDataModule
+from tsformer.data.forecast_data import ForecastData
+from tsformer.forecaster import forecast_windows
 from tsformer.metrics import Errors, ErrorSums, seasonal_naive_error
 from tsformer.nn import ForecastNetwork
 from tsformer.plots import plot_error_by_horizon, plot_forecast, plot_training
@@ -21,53 +23,82 @@ MODEL = "tsformer"
 _NUM_PICTURED = 4
 
 
-def baseline_errors(data: ForecastDataModule, batch_size: int = 4096) -> dict[str, Errors]:
-    """Return the seasonal naive forecasts' errors on every test window, in scaled units."""
-    table, index = data.table, data.test.index
-    horizon, num_channels = data.config.horizon, table.target.shape[1]
-    errors = {}
-    for name, season in seasonal_periods(table.freq).items():
-        sums = ErrorSums(len(table.lengths), horizon, num_channels)
-        for begin in range(0, len(index), batch_size):
-            windows = np.arange(begin, min(begin + batch_size, len(index)))
-            series, origin = index.locate(windows)
-            forecast = seasonal_naive(table, series, origin, horizon, season)
-            target = table.target[origin[:, None] + np.arange(horizon)]
-            scale = data.scaler.std[series][:, None]
-            observed = ~np.isnan(target) & ~np.isnan(forecast)
-            sums.update(
-                torch.from_numpy(np.nan_to_num(forecast / scale)),
-                torch.from_numpy(np.nan_to_num(target / scale)),
-                torch.from_numpy(observed),
-                torch.from_numpy(series),
-            )
-        errors[f"seasonal naive ({name})"] = sums.compute()
-    return errors
+class Evaluation(NamedTuple):
+    """Errors of one method on every test window.
+
+    Attributes:
+        scaled: in units of the scaler.
+        original: in units of the table.
+    """
+
+    scaled: Errors
+    original: Errors
+
+
+def evaluate(
+    data: ForecastData, network: ForecastNetwork, batch_size: int = 1024
+) -> dict[str, Evaluation]:
+    """Forecast every test window with the network and the seasonal naive forecasts.
+
+    Args:
+        data: the table and its windows.
+        network: in evaluation mode, on any device.
+        batch_size: windows forecast at once.
+
+    Returns:
+        Errors by method, the network's first.
+    """
+    sizes = (len(data.groups), data.config.horizon, data.groups.shape[1])
+    seasons = seasonal_periods(data.store.freq)
+    methods = [MODEL, *(f"seasonal naive ({name})" for name in seasons)]
+    sums = {method: (ErrorSums(*sizes), ErrorSums(*sizes)) for method in methods}
+    for begin in range(0, len(data.test), batch_size):
+        windows = np.arange(begin, min(begin + batch_size, len(data.test)))
+        group, origin = data.test.index.locate(windows)
+        series = data.groups[group]  # (B, C)
+        positions = (origin[:, None] + np.arange(data.config.horizon))[:, :, None]
+        truth = data.store.at(series[:, None], positions)  # (B, H, C)
+        scaled_truth = data.scaler.scale(truth, series)
+        for method, season in zip(methods, [None, *seasons.values()], strict=True):
+            if season is None:
+                scaled = forecast_windows(network, data.test[windows])
+                original = data.scaler.unscale(scaled, series)
+            else:
+                original = seasonal_naive(data.store, series, origin, data.config.horizon, season)
+                scaled = data.scaler.scale(original, series)
+            for errors, forecast, true in zip(
+                sums[method], (scaled, original), (scaled_truth, truth), strict=True
+            ):
+                observed = ~np.isnan(true) & ~np.isnan(forecast)
+                arrays = (np.nan_to_num(forecast), np.nan_to_num(true), observed, group)
+                errors.update(*map(torch.from_numpy, arrays))
+    return {
+        method: Evaluation(*(errors.compute() for errors in both)) for method, both in sums.items()
+    }
 
 
 def test_metrics(
-    data: ForecastDataModule, errors: Mapping[str, Errors]
+    data: ForecastData, evaluations: Mapping[str, Evaluation]
 ) -> dict[str, dict[str, float]]:
     """Return MAE, RMSE and MASE in original units, and MAE and MSE in scaled ones, by method.
 
     MASE is scaled by the in-sample error of the shortest season (Hyndman & Koehler 2006).
     """
-    season = next(iter(seasonal_periods(data.table.freq).values()))
-    naive_error = seasonal_naive_error(data.table, data.train_end, season)
-    metrics = {}
-    for method, scaled in errors.items():
-        original = scaled.rescaled(data.scaler.std)
-        metrics[method] = {
+    season = next(iter(seasonal_periods(data.store.freq).values()))
+    naive_error = seasonal_naive_error(data.store, data.train_end, season)[data.groups]
+    return {
+        method: {
             "mae": original.mae(),
             "rmse": original.mse() ** 0.5,
             "mase": original.mase(naive_error),
             "scaled_mae": scaled.mae(),
             "scaled_mse": scaled.mse(),
         }
-    return metrics
+        for method, (scaled, original) in evaluations.items()
+    }
 
 
-def metrics_table(data: ForecastDataModule, metrics: Mapping[str, Mapping[str, float]]) -> Table:
+def metrics_table(data: ForecastData, metrics: Mapping[str, Mapping[str, float]]) -> Table:
     """Return the test figures as a table for the terminal.
 
     (z) marks scaled units; the last column says by how much the forecaster's MAE (z) is below.
@@ -87,53 +118,46 @@ def metrics_table(data: ForecastDataModule, metrics: Mapping[str, Mapping[str, f
     return table
 
 
-def draw_forecasts(data: ForecastDataModule, network: ForecastNetwork) -> Figure:
+def draw_forecasts(data: ForecastData, network: ForecastNetwork) -> Figure:
     """Draw forecasts of test windows spread evenly over the test part, in original units."""
-    table, dataset = data.table, data.config.dataset
+    store, dataset, horizon = data.store, data.config.dataset, data.config.horizon
     picked = np.unique(np.linspace(0, len(data.test) - 1, _NUM_PICTURED).astype(int))
-    batch = data.test[picked]
-    with torch.inference_mode():
-        forecasts = network(
-            batch.context, batch.observed, batch.past_features, batch.future_features
-        )
-    series, origin = data.test.index.locate(picked)
+    group, origin = data.test.index.locate(picked)
+    members = data.groups[group]
+    scaled = forecast_windows(network, data.test[picked])
+    forecasts = data.scaler.unscale(scaled, members)  # (B, H, C)
     # A context of many horizons would hide the forecast: show its end.
-    length = min(data.config.context_length, 3 * data.config.horizon)
+    length = min(data.config.context_length, 3 * horizon)
     figure = Figure(figsize=(10, 2.6 * len(picked)), layout="constrained")
     axes = figure.subplots(len(picked), 1, squeeze=False)[:, 0]
     for window, ax in enumerate(axes):
-        s, channel = series[window], window % table.target.shape[1]
-        begin = max(origin[window] - length, table.offsets[s])
-        rows = np.arange(begin, origin[window] + data.config.horizon)
-        stamps = table.stamps(rows - table.offsets[s] + table.starts[s])
+        channel = window % data.groups.shape[1]
+        series, split = members[window, channel], origin[window]
+        begin = max(split - length, store.starts[series])
+        stamps = store.stamps(np.arange(begin, split + horizon))
         if dataset.time_zone and stamps.tz is not None:
             stamps = stamps.tz_convert(dataset.time_zone)
-        values = pd.Series(table.target[rows, channel], index=stamps)
-        split = origin[window] - begin
-        scale, mean = data.scaler.std[s, channel], data.scaler.mean[s, channel]
+        values = pd.Series(store.values(series, begin, split + horizon), index=stamps)
         plot_forecast(
             ax,
-            context=values[:split],
-            truth=values[split:],
-            forecast=pd.Series(
-                forecasts[window, :, channel].double().numpy() * scale + mean,
-                index=stamps[split:],
-            ),
+            context=values[: split - begin],
+            truth=values[split - begin :],
+            forecast=pd.Series(forecasts[window, :, channel], index=stamps[split - begin :]),
             unit=dataset.unit,
         )
-        title = str(table.ids[s + channel])[:80]
+        title = str(store.ids[series])[:80]
         ax.set_title(title, loc="left", fontsize="medium", parse_math=False)
     axes[0].legend(ncols=3, frameon=False, loc="lower right", bbox_to_anchor=(1, 1))
     return figure
 
 
-def draw_errors(data: ForecastDataModule, errors: Mapping[str, Errors]) -> Figure:
+def draw_errors(data: ForecastData, evaluations: Mapping[str, Evaluation]) -> Figure:
     """Draw the error by horizon step of all methods, in original units."""
     figure = Figure(figsize=(8, 4.5), layout="constrained")
     plot_error_by_horizon(
         figure.subplots(),
-        {name: e.rescaled(data.scaler.std).mae_by_step() for name, e in errors.items()},
-        step=step_of(data.table.freq),
+        {method: original.mae_by_step() for method, (_, original) in evaluations.items()},
+        step=step_of(data.store.freq),
         unit=data.config.dataset.unit,
     )
     return figure

@@ -6,11 +6,12 @@ import math
 import time
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import yaml
 from lightning.fabric.utilities.exceptions import MisconfigurationException
@@ -23,14 +24,22 @@ from lightning.pytorch.callbacks import (
 )
 from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger
 from lightning.pytorch.utilities.exceptions import SIGTERMException
-from rich.console import Console
 
 from tsformer import report
-from tsformer.config import FitConfig, parse
-from tsformer.data.catalog import load_table
+from tsformer.config import FitConfig, parse_fit
+from tsformer.console import open_console
+from tsformer.data.catalog import load_data
 from tsformer.data.datamodule import ForecastDataModule
+from tsformer.data.forecast_data import ForecastData
+from tsformer.data.groups import channel_names
 from tsformer.errors import ConfigError, TsformerError
-from tsformer.forecaster import Forecaster, ForecasterConfig, ScalerConfig, network_settings
+from tsformer.forecaster import (
+    EncoderConfig,
+    Forecaster,
+    ForecasterConfig,
+    ScalerConfig,
+    network_settings,
+)
 from tsformer.module import ForecastModule
 
 log = logging.getLogger(__name__)
@@ -64,27 +73,26 @@ def fit(settings: Mapping[str, Any]) -> FitResult:
         ConfigError: a setting is unknown, wrong, or does not fit the data.
         DataError: the data cannot be found or used.
     """
-    config = parse(FitConfig, settings)
+    parse_fit(settings)  # tells mistakes before the data are read
+    table, config = load_data(settings)
     run = Path(config.paths.run)
-    table, columns = load_table(
-        config.dataset, config.paths.data, allow_download=config.paths.download
-    )
-    log.info(
-        "%s: %s table, %d series, %s rows of %s; "
-        "target %s, future covariates %s, past covariates %s",
-        config.dataset.name,
-        "long" if columns.id else "wide",
-        len(table.ids),
-        f"{table.offsets[-1]:,}",
-        table.freq,
-        ", ".join(columns.target[:8]) + (", ..." if len(columns.target) > 8 else ""),
-        ", ".join(columns.future_covariates) or "none",
-        ", ".join(columns.past_covariates) or "none",
-    )
-    data = ForecastDataModule(table, columns, config)
+    data = ForecastData(table, config)
+    log.info("%s", data.description)
+    for finding in data.findings.of("warning", "note"):
+        log.info("%s: %s", finding.level, finding)
     seed_everything(config.seed, verbose=False)
-    module = _build_module(data, config)
-    _claim(run, yaml.safe_dump(dict(settings), sort_keys=False))
+    torch.set_float32_matmul_precision("high" if config.trainer.tf32 else "highest")
+    forecaster_config = _describe_forecaster(data, config)
+    module = ForecastModule(
+        network=network_settings(forecaster_config),
+        compile=config.model.compile,
+        num_groups=len(data.groups),
+        loss=config.loss,
+        ema_decay=config.ema_decay,
+        optimizer=config.optimizer.model_dump(),
+        scheduler=config.scheduler.model_dump(),
+    )
+    _claim(run, yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
 
     checkpoint = ModelCheckpoint(
         run / "checkpoints",
@@ -93,7 +101,10 @@ def fit(settings: Mapping[str, Any]) -> FitResult:
         save_last=True,
         enable_version_counter=False,
     )
-    trainer = _build_trainer(config, run, checkpoint, steps_per_epoch=_num_batches(data))
+    loaders = ForecastDataModule(data)
+    trainer = _build_trainer(
+        config, run, checkpoint, steps_per_epoch=len(loaders.train_dataloader())
+    )
     log.info(
         "%s weights; %s train, %s validation and %s test windows",
         *(f"{n:,}" for n in (_num_weights(module), len(data.train), len(data.validation))),
@@ -101,7 +112,7 @@ def fit(settings: Mapping[str, Any]) -> FitResult:
     )
     began = time.perf_counter()
     try:
-        trainer.fit(module, datamodule=data)
+        trainer.fit(module, datamodule=loaders)
     except SystemExit as stop:  # how Lightning ends a training that a signal interrupts
         log.info("Interrupted: no model was saved; checkpoints are in %s", run / "checkpoints")
         raise SystemExit(143 if isinstance(stop, SIGTERMException) else 130) from stop
@@ -115,51 +126,28 @@ def fit(settings: Mapping[str, Any]) -> FitResult:
         )
     best = torch.load(checkpoint.best_model_path, map_location="cpu", weights_only=True)
     module.load_state_dict(best["state_dict"])
-    trainer.test(module, datamodule=data, verbose=False)
-    forecaster = _build_forecaster(module, data, config)
-    forecaster.save(run / "model")
+    network = module.forecasting_network.eval()
+    Forecaster(network, forecaster_config).save(run / "model")
 
-    errors = {report.MODEL: module.test_errors.compute(), **report.baseline_errors(data)}
+    evaluations = report.evaluate(data, network)
     metrics = {
         "objective": objective,
         "monitor": config.callbacks.monitor,
-        "test": report.test_metrics(data, errors),
+        "test": report.test_metrics(data, evaluations),
         "test_windows": len(data.test),
         "best_step": best["global_step"],
         "train_seconds": round(train_seconds, 1),
         "weights": _num_weights(module),
     }
-    report.draw_forecasts(data, forecaster.network).savefig(run / "forecast.png", dpi=120)
-    report.draw_errors(data, errors).savefig(run / "error_by_horizon.png", dpi=120)
+    report.draw_forecasts(data, network).savefig(run / "forecast.png", dpi=120)
+    report.draw_errors(data, evaluations).savefig(run / "error_by_horizon.png", dpi=120)
     if config.logger.csv:
         curves = report.draw_training(run / "csv" / "metrics.csv", best["global_step"])
         curves.savefig(run / "training.png", dpi=120)
     _write_atomically(run / "metrics.json", json.dumps(_without_nan(metrics), indent=1))
-    console = Console()
-    console = console if console.is_terminal else Console(width=100)
-    console.print(report.metrics_table(data, metrics["test"]))
+    open_console().print(report.metrics_table(data, metrics["test"]))
     log.info("Trained in %.0f s. Run folder: %s", train_seconds, run)
     return FitResult(objective, metrics, run)
-
-
-def _build_module(data: ForecastDataModule, config: FitConfig) -> ForecastModule:
-    network = network_settings(
-        config.model,
-        data.columns,
-        context_length=config.context_length,
-        horizon=config.horizon,
-        num_channels=data.table.target.shape[1],
-        freq=data.table.freq,
-        calendar=config.dataset.calendar,
-    )
-    return ForecastModule(
-        network=network,
-        num_series=len(data.table.lengths),
-        loss=config.loss,
-        ema_decay=config.ema_decay,
-        optimizer=config.optimizer.model_dump(),
-        scheduler=config.scheduler.model_dump(),
-    )
 
 
 def _build_trainer(
@@ -181,8 +169,8 @@ def _build_trainer(
         patience = config.callbacks.early_stopping_patience
         callbacks.append(EarlyStopping(config.callbacks.monitor, patience=patience))
     if config.trainer.progress_bar:
-        callbacks.append(RichProgressBar(leave=True))
-    settings = config.trainer.model_dump(exclude={"progress_bar"})
+        callbacks.append(RichProgressBar(refresh_rate=config.trainer.log_every_n_steps, leave=True))
+    settings = config.trainer.model_dump(exclude={"progress_bar", "tf32"})
     max_steps = config.trainer.max_steps
     # Validate once an epoch; a training shorter than its last epoch ends with a validation too.
     rounds = -(-max_steps // steps_per_epoch) if max_steps > 0 else 1
@@ -205,38 +193,39 @@ def _build_trainer(
         ) from error
 
 
-def _build_forecaster(
-    module: ForecastModule, data: ForecastDataModule, config: FitConfig
-) -> Forecaster:
-    scaler = data.scaler
-    return Forecaster(
-        module.forecasting_network,
-        ForecasterConfig(
-            context_length=config.context_length,
-            horizon=config.horizon,
-            freq=data.table.freq,
-            regular=config.dataset.regular,
-            time_zone=config.dataset.time_zone or data.table.time_zone,
-            calendar=config.dataset.calendar,
-            columns=data.columns,
-            model=config.model,
-            scaler=ScalerConfig(
-                ids=list(scaler.ids),
-                mean=scaler.mean.tolist(),
-                std=scaler.std.tolist(),
-                covariate_mean=scaler.covariate_mean.tolist(),
-                covariate_std=scaler.covariate_std.tolist(),
-            ),
-            versions={
-                name: version(name)
-                for name in ("tsformer", "torch", "lightning", "numpy", "pandas")
-            },
-        ),
+def _describe_forecaster(data: ForecastData, config: FitConfig) -> ForecasterConfig:
+    scaler = {
+        name: value.tolist() if isinstance(value, np.ndarray) else value
+        for name, value in vars(data.scaler).items()
+    }
+    encoders = [
+        EncoderConfig(
+            mean=encoder.mean.tolist(),
+            std=encoder.std.tolist(),
+            vocabularies={name: list(texts) for name, texts in encoder.vocabularies.items()},
+        )
+        for encoder in (data.covariates, data.static)
+    ]
+    joint = config.model.channels == "joint"
+    return ForecasterConfig(
+        context_length=config.context_length,
+        horizon=config.horizon,
+        freq=data.store.freq,
+        regular=config.dataset.regular,
+        duplicates=config.dataset.duplicates,
+        time_zone=config.dataset.time_zone or data.store.time_zone,
+        calendar=config.dataset.calendar,
+        holidays=config.dataset.holidays,
+        columns=replace(data.columns, weight=None),
+        channels=list(channel_names(data.store)) if joint else None,
+        model=config.model,
+        scaler=ScalerConfig(**{**scaler, "ids": list(data.scaler.ids)}),
+        covariates=encoders[0],
+        static=encoders[1],
+        versions={
+            name: version(name) for name in ("tsformer", "torch", "lightning", "numpy", "pandas")
+        },
     )
-
-
-def _num_batches(data: ForecastDataModule) -> int:
-    return len(data.train_dataloader())
 
 
 def _num_weights(module: ForecastModule) -> int:

@@ -1,4 +1,4 @@
-"""Small frames, and slow plain views of a SeriesTable to check it with."""
+"""Small frames, and slow plain views of a SeriesStore to check it with."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,18 +7,16 @@ import numpy as np
 import pandas as pd
 from numpy.testing import assert_array_equal
 
-from tsformer.data.columns import find_columns
-from tsformer.data.table import SeriesTable, build_table
+from tsformer.data.store import SeriesStore
+from tsformer.data.table import SeriesTable
 
 
 def hours(count: int, start: str = "2024-01-01") -> pd.DatetimeIndex:
     return pd.date_range(start, periods=count, freq="h")
 
 
-def table_of(
-    frame: pd.DataFrame, *, freq: str | None = None, regular: bool = True, **parts: Any
-) -> SeriesTable:
-    return build_table(frame, find_columns(frame, **parts), freq=freq, regular=regular)
+def store_of(frame: Any, **options: Any) -> SeriesStore:
+    return SeriesTable.from_(frame, **options).store
 
 
 def long_frame(
@@ -34,30 +32,44 @@ def long_frame(
     return pd.concat(parts, ignore_index=True)
 
 
-def rows_of(table: SeriesTable, id: str) -> slice:
-    series = table.ids.index(id)
-    return slice(table.offsets[series], table.offsets[series + 1])
+def stamps_of(store: SeriesStore, id: str) -> pd.DatetimeIndex:
+    series = store.ids.index(id)
+    return store.stamps(np.arange(store.starts[series], store.ends[series]))
 
 
-def stamps_of(table: SeriesTable, id: str) -> pd.DatetimeIndex:
-    return table.stamps(table.row_positions[rows_of(table, id)])
+def target_of(store: SeriesStore, id: str) -> pd.Series:
+    series = store.ids.index(id)
+    values = store.values(series, store.starts[series], store.ends[series])
+    return pd.Series(values, index=stamps_of(store, id))
 
 
-def target_of(table: SeriesTable, id: str) -> pd.Series:
-    return pd.Series(table.target[rows_of(table, id), 0], index=stamps_of(table, id))
+def covariates_of(store: SeriesStore, id: str) -> pd.DataFrame:
+    series = store.ids.index(id)
+    base = store.covariate_base[series]
+    rows = store.covariates[base + store.starts[series] : base + store.ends[series]]
+    return pd.DataFrame(rows, index=stamps_of(store, id))
 
 
-def covariates_of(table: SeriesTable, id: str) -> pd.DataFrame:
-    return pd.DataFrame(table.covariates[rows_of(table, id)], index=stamps_of(table, id))
+def assert_same_store(left: SeriesStore, right: SeriesStore) -> None:
+    for name in ("table_ids", "targets"):
+        assert getattr(left, name) == getattr(right, name), name
+    assert_array_equal(left.covariate_base, right.covariate_base)
+    assert_array_equal(left.covariates, right.covariates)
+    assert_same_series(left, right)
 
 
-def assert_same_table(left: SeriesTable, right: SeriesTable) -> None:
-    assert left.ids == right.ids
-    assert left.freq == right.freq
-    assert left.time_zone == right.time_zone
+def assert_same_series(left: SeriesStore, right: SeriesStore) -> None:
+    """Compare all but how ids, target columns and covariates are laid out."""
+    for name in ("ids", "freq", "time_zone", "categories"):
+        assert getattr(left, name) == getattr(right, name), name
     assert left.grid.equals(right.grid)
-    for name in ("starts", "offsets", "target", "covariates"):
+    for name in ("starts", "offsets", "centers", "target", "static"):
         assert_array_equal(getattr(left, name), getattr(right, name), err_msg=name)
+    assert (left.weights is None) == (right.weights is None)
+    if left.weights is not None:
+        assert_array_equal(left.weights, right.weights)
+    for id in left.ids:
+        pd.testing.assert_frame_equal(covariates_of(left, id), covariates_of(right, id))
 
 
 def ramp(count: int, first: float = 0.0) -> np.ndarray:

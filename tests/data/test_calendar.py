@@ -1,10 +1,21 @@
+import subprocess
+import sys
+
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tsformer.data.calendar import calendar_features, seasonal_periods, step_of
+from tests.data.frames import store_of
+from tsformer.data.calendar import (
+    calendar_features,
+    grid_features,
+    num_calendar_features,
+    seasonal_periods,
+    step_of,
+)
+from tsformer.errors import ConfigError
 
 
 @pytest.mark.parametrize(
@@ -48,6 +59,7 @@ def test_seasons_of_a_step(freq, seasons):
 def test_only_cycles_longer_than_a_step_are_given(freq, count):
     features = calendar_features(pd.date_range("2024-01-01", periods=5, freq=freq), freq)
     assert features.shape == (5, count)
+    assert num_calendar_features(freq) == count
     assert features.dtype == np.float32
 
 
@@ -87,3 +99,172 @@ def test_days_and_weeks_keep_the_cycles_they_have(freq):
     hourly, own = calendar_features(stamps, "h"), calendar_features(stamps, freq)
     kept = {"D": [1, 2, 4, 5], "W": [2, 5]}[freq]
     np.testing.assert_array_equal(own, hourly[:, kept])
+
+
+# Holidays
+
+
+def holidays_of(stamps: pd.DatetimeIndex, place: str, freq: str = "h") -> np.ndarray:
+    """The feature, after checking that it comes behind the others and leaves them as they are."""
+    features = calendar_features(stamps, freq, place)
+    assert features.dtype == np.float32
+    assert features.shape == (len(stamps), num_calendar_features(freq, place))
+    np.testing.assert_array_equal(features[:, :-1], calendar_features(stamps, freq))
+    assert set(features[:, -1]) <= {0, 1}
+    return features[:, -1] == 1
+
+
+VICTORIA_2024 = [
+    "2024-01-01",  # New Year's Day
+    "2024-01-26",  # Australia Day
+    "2024-03-11",  # Labour Day, in Victoria on this day only
+    "2024-03-29",  # Good Friday
+    "2024-03-30",
+    "2024-03-31",
+    "2024-04-01",  # Easter Monday
+    "2024-04-25",  # ANZAC Day
+    "2024-06-10",  # King's Birthday
+    "2024-09-27",  # Friday before the AFL Grand Final, in Victoria only
+    "2024-11-05",  # Melbourne Cup, in Victoria only
+    "2024-12-25",
+    "2024-12-26",
+]
+
+
+def test_days_of_a_year_in_a_subdivision():
+    days = pd.date_range("2024-01-01", "2024-12-31", freq="D")
+    found = days[holidays_of(days, "AU-VIC", "D")]
+    assert found.equals(pd.DatetimeIndex(VICTORIA_2024))
+
+
+def test_a_country_alone_has_the_days_that_all_of_it_shares():
+    days = pd.date_range("2024-01-01", "2024-12-31", freq="D")
+    country, victoria = (holidays_of(days, place, "D") for place in ("AU", "AU-VIC"))
+    assert 0 < country.sum() < victoria.sum()
+    assert not (country & ~victoria).any()
+
+
+def test_all_hours_of_a_holiday_and_no_other_count():
+    hours = pd.date_range("2023-12-30 07:00", "2024-01-02 05:00", freq="h")
+    days = pd.Series(hours.date.astype(str))
+    assert holidays_of(hours, "AU").tolist() == (days == "2024-01-01").tolist()
+
+
+def test_the_local_date_counts():
+    utc = pd.date_range("2024-01-25 11:00", periods=4, freq="h", tz="UTC")
+    melbourne = utc.tz_convert("Australia/Melbourne")  # from 22:00 on
+    assert holidays_of(melbourne, "AU").tolist() == [False, False, True, True]
+    assert not holidays_of(utc, "AU").any()
+
+
+@given(
+    st.lists(st.datetimes(pd.Timestamp("1950-01-01"), pd.Timestamp("2050-01-01")), max_size=6),
+    st.sampled_from(["AU-VIC", "US", "DE-BY", "CN", "JP"]),
+    st.sampled_from(["s", "us", "ns"]),
+)
+def test_each_stamp_is_looked_up_by_its_day(moments, place, unit):
+    import holidays
+
+    calendar = holidays.country_holidays(place[:2], subdiv=place[3:] or None)
+    stamps = pd.DatetimeIndex(moments).as_unit(unit)
+    assert holidays_of(stamps, place).tolist() == [moment.date() in calendar for moment in moments]
+
+
+def test_business_days_are_days():
+    days = pd.date_range("2024-12-20", periods=6, freq="B")
+    assert holidays_of(days, "DE", "B").tolist() == [False] * 3 + [True] * 2 + [False]
+
+
+def refusal(place: str, freq: str = "D") -> str:
+    with pytest.raises(ConfigError) as error:
+        calendar_features(pd.date_range("2024-01-01", periods=3, freq=freq), freq, place)
+    return str(error.value)
+
+
+@pytest.mark.parametrize("freq", ["36h", "2D", "W", "MS", "QS", "YS"])
+def test_steps_longer_than_a_day_have_no_holidays(freq):
+    message = refusal("AU", freq)
+    for word in ("'AU'", "steps of a day or shorter", freq, "dataset.holidays"):
+        assert word in message
+
+
+@pytest.mark.parametrize("place", ["au", "UA1", "AUX-VIC"])
+def test_unknown_countries_are_told_with_those_that_are_near(place):
+    message = refusal(place)
+    assert f"no country {place.partition('-')[0]!r} is known; near to it: " in message
+    assert {"au": " AU", "UA1": " UA", "AUX-VIC": " AU"}[place] in message
+    assert "ISO 3166" in message
+
+
+@pytest.mark.parametrize("place", ["", "-VIC", "?"])
+def test_what_is_near_to_no_country_is_told(place):
+    assert "is known. Give an ISO 3166 code such as AU" in refusal(place)
+
+
+def test_unknown_subdivisions_are_told_with_those_that_are_known():
+    message = refusal("AU-BY")
+    assert "AU has no subdivision 'BY'" in message
+    assert "Give one of AU, AU-ACT, AU-NSW, " in message
+    assert "Give one of SG." in refusal("SG-X")
+
+
+def test_without_the_package_the_command_that_installs_it_is_told(monkeypatch):
+    monkeypatch.setitem(sys.modules, "holidays", None)
+    assert "pip install 'tsformer[holidays]'" in refusal("AU")
+
+
+def test_the_package_is_imported_only_when_asked_for():
+    code = """
+import sys
+import pandas as pd
+from tsformer.data.calendar import calendar_features
+for holidays in (None, "AU"):
+    calendar_features(pd.DatetimeIndex(["2024-01-01"]), "h", holidays)
+    print("holidays" in sys.modules)
+"""
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout
+    assert output.split() == ["False", "True"]
+
+
+# Of a store
+
+
+def features_of(stamps: pd.DatetimeIndex, zone: str | None = None, **options) -> np.ndarray:
+    frame = pd.DataFrame({"ds": stamps, "y": np.arange(len(stamps))})
+    options = {"calendar": True, "holidays": None, **options}
+    return grid_features(store_of(frame), zone=zone, **options)
+
+
+def test_naive_stamps_are_their_own_clock():
+    hours = pd.date_range("2024-01-01", periods=50, freq="h")
+    np.testing.assert_array_equal(features_of(hours), calendar_features(hours, "h"))
+    np.testing.assert_array_equal(features_of(hours, "Asia/Tokyo"), calendar_features(hours, "h"))
+
+
+def test_a_calendar_may_be_left_out():
+    hours = pd.date_range("2024-01-01", periods=50, freq="h")
+    assert features_of(hours, calendar=False).shape == (50, 0)
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York"])
+def test_calendar_follows_the_local_clock_across_its_change(zone):
+    local = pd.date_range("2024-01-01", periods=366 * 24, freq="h", tz=zone)
+    wall_clock = calendar_features(local.tz_localize(None), "h")
+    np.testing.assert_array_equal(features_of(local.tz_convert("UTC"), zone), wall_clock)
+    # What the clock shows is not a fixed shift of UTC.
+    utc = features_of(local.tz_convert("UTC"))
+    assert not np.allclose(utc[5:], wall_clock[:-5], atol=0.1)
+    assert not np.allclose(utc, wall_clock, atol=0.1)
+
+
+@pytest.mark.parametrize(("freq", "count"), [("h", 48), ("D", 12)])
+def test_calendar_of_zoned_stamps_is_that_of_their_zone(freq, count):
+    local = pd.date_range("2024-03-25", periods=count, freq=freq, tz="Europe/Berlin")
+    expected = calendar_features(local.tz_localize(None), freq)
+    np.testing.assert_array_equal(features_of(local), expected)
+
+
+def test_holidays_follow_the_local_date():
+    local = pd.date_range("2024-12-24", periods=72, freq="h", tz="Australia/Melbourne")
+    found = features_of(local.tz_convert("UTC"), "Australia/Melbourne", holidays="AU-VIC")
+    assert found[:, -1].tolist() == [0.0] * 24 + [1.0] * 48  # Christmas, Boxing Day

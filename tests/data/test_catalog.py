@@ -5,10 +5,12 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_array_equal
 
-from tests.data.frames import assert_same_table, hours, long_frame, ramp, target_of
-from tsformer.config import DatasetConfig
+from tests.data.frames import assert_same_store, hours, long_frame, ramp, target_of
+from tsformer.config import DatasetConfig, PathsConfig
 from tsformer.data.catalog import find_file, load_table
 from tsformer.errors import ConfigError, DataError
+
+PATHS = PathsConfig(data="", runs="runs", run="run")
 
 
 def dataset_of(path, **settings) -> DatasetConfig:
@@ -61,7 +63,7 @@ def test_folders_and_patterns_are_found_under_the_data_folder(csv, tmp_path):
 def test_a_name_like_a_pattern_is_a_name(csv, tmp_path):
     path = csv(HOURLY, "load[1].csv")
     assert find_file(dataset_of("load[1].csv"), str(tmp_path)) == path
-    assert load_table(dataset_of(path), "")[0].ids == ("a", "b")
+    assert load_table(dataset_of(path), PATHS).store.ids == ("a", "b")
 
 
 @pytest.mark.parametrize("name", ["part-*.csv", "**/none.csv"])
@@ -99,49 +101,53 @@ def test_csv_and_parquet_give_the_same_table(tmp_path):
     frame = long_frame({"a": ramp(5), "b": ramp(4, 0.5)}, starts={"b": 2})
     frame.to_csv(tmp_path / "x.csv", index=False)
     frame.to_parquet(tmp_path / "x.parquet")
-    tables = [load_table(dataset_of(tmp_path / name), "")[0] for name in ("x.csv", "x.parquet")]
-    assert_same_table(*tables)
+    tables = [
+        load_table(dataset_of(tmp_path / name), PATHS).store for name in ("x.csv", "x.parquet")
+    ]
+    assert_same_store(*tables)
 
 
 def test_utc_stamps_survive_both_formats(tmp_path):
     frame = pd.DataFrame({"ds": hours(5).tz_localize("UTC"), "y": ramp(5)})
     frame.to_csv(tmp_path / "x.csv", index=False)
     frame.to_parquet(tmp_path / "x.parquet")
-    tables = [load_table(dataset_of(tmp_path / name), "")[0] for name in ("x.csv", "x.parquet")]
-    assert_same_table(*tables)
+    tables = [
+        load_table(dataset_of(tmp_path / name), PATHS).store for name in ("x.csv", "x.parquet")
+    ]
+    assert_same_store(*tables)
     assert tables[0].time_zone == "UTC"
 
 
 @pytest.mark.parametrize("column", ["unique_id", "shop"])
 def test_ids_of_digits_stay_text(csv, column):
     path = csv(f"{column},ds,y\n007,2024-01-01,1\n007,2024-01-02,2\n7,2024-01-01,3\n")
-    table, columns = load_table(dataset_of(path, id_column=column, freq="D"), "")
-    assert table.ids == ("007", "7")
-    assert columns.id == column
-    assert_array_equal(target_of(table, "007"), [1, 2])
+    table = load_table(dataset_of(path, id_column=column, freq="D"), PATHS)
+    assert table.store.ids == ("007", "7")
+    assert table.columns.id == column
+    assert_array_equal(target_of(table.store, "007"), [1, 2])
 
 
 def test_ids_that_look_like_missing_values_stay_text(csv):
     path = csv("unique_id,ds,y\nNA,2024-01-01,1\nnull,2024-01-01,2\nNA,2024-01-02,\n")
-    table, _ = load_table(dataset_of(path, freq="D"), "")
-    assert table.ids == ("NA", "null")  # Namibia; empty values stay missing
-    assert_array_equal(target_of(table, "NA"), [1, np.nan])
+    table = load_table(dataset_of(path, freq="D"), PATHS)
+    assert table.store.ids == ("NA", "null")  # Namibia; empty values stay missing
+    assert_array_equal(target_of(table.store, "NA"), [1, np.nan])
 
 
 def test_latin_1_is_read(tmp_path):
     path = tmp_path / "x.csv"
     path.write_bytes("ds,µg/m³\n2024-01-01,1\n2024-01-02,2\n".encode("latin-1"))
-    assert load_table(dataset_of(path), "")[0].ids == ("µg/m³",)
+    assert load_table(dataset_of(path), PATHS).store.ids == ("µg/m³",)
 
 
 def test_columns_and_freq_follow_the_settings(csv):
     path = csv("when,load,rain\n2024-01-01 00:00,1,5\n2024-01-01 02:00,2,6\n")
-    table, columns = load_table(
+    table = load_table(
         dataset_of(path, time_column="when", target=["load"], future_covariates=["rain"], freq="h"),
-        "",
+        PATHS,
     )
-    assert columns.future_covariates == ("rain",)
-    assert_array_equal(table.lengths, [3])
+    assert table.columns.future_covariates == ("rain",)
+    assert_array_equal(table.store.lengths, [3])
 
 
 # Mistakes: each message names the file, and what the user needs to mend it
@@ -154,13 +160,13 @@ WILD = "ds,y\n2024-01-01 00:00,1\n2024-01-01 00:01,2\n2200-01-01 00:00,3\n"
 @pytest.mark.parametrize(
     ("text", "settings", "words"),
     [
-        (HOURLY + "a,2024-01-01 01:00,4\n", {}, ["'a'", "2024-01-01 01:00:00", "rows 1 and 3"]),
+        (HOURLY + "a,2024-01-01 01:00,4\n", {}, ["'a'", "2024-01-01 01:00:00", "row 1 and row 3"]),
         (HOURLY + "b,2024-01-01 00:40,4\n", {"freq": "h"}, ["'b'", "00:40", "row 3", "freq='h'"]),
         (HOURLY + "b,2024-01-01 01:00,4?\n", {}, ["column 'y', row 3: '4?' is not a number"]),
         (HOURLY + "b,2024-01-01 01:00,inf\n", {}, ["column 'y', row 3: infinite"]),
         (HOURLY + "b,,4\n", {}, ["column 'ds', row 3: no time"]),
         (HOURLY + ",2024-01-01 01:00,4\n", {}, ["column 'unique_id', row 3: no series id"]),
-        (HOURLY + "b,soon,4\n", {}, ["column 'ds' does not hold times", "soon"]),
+        (HOURLY + "b,soon,4\n", {}, ["column 'ds', row 3: 'soon' is not a time"]),
         ("ds,y\n20240101,1\n20240102,2\n", {}, ["'ds' holds numbers", "dataset.time_column"]),
         (HOURLY, {"freq": "hourly"}, ["freq='hourly'", "30min", "dataset.freq"]),
         ("a,b\n1,2\n", {}, ["no time column", "'a', 'b'", "dataset.time_column"]),
@@ -177,7 +183,7 @@ WILD = "ds,y\n2024-01-01 00:00,1\n2024-01-01 00:01,2\n2200-01-01 00:00,3\n"
         (WILD, {"freq": "min"}, ["'y'", "2200-01-01", "freq='min'", "only 3 rows"]),
         ("ds,y\n", {}, ["no rows"]),
         ("", {}, ["cannot be read"]),
-        ("ds,y\n2024-01-01,1,2\n2024-01-02,1,2,3\n", {}, ["cannot be read"]),
+        ("ds,y\n2024-01-01,1,2\n2024-01-02,1,2,3\n", {}, ["more fields than its header"]),
     ],
     ids=[
         "double row",
@@ -205,7 +211,7 @@ WILD = "ds,y\n2024-01-01 00:00,1\n2024-01-01 00:01,2\n2200-01-01 00:00,3\n"
 def test_mistakes_in_a_csv_are_named_with_its_path(csv, text, settings, words):
     path = csv(text)
     with pytest.raises(DataError) as error:
-        load_table(dataset_of(path, **settings), "")
+        load_table(dataset_of(path, **settings), PATHS)
     for word in (str(path), *words):
         assert word in str(error.value)
     assert str(error.value).count(str(path)) == 1
@@ -216,7 +222,7 @@ def test_garbage_is_refused(tmp_path, name):
     path = tmp_path / name
     path.write_bytes(bytes(range(256)) * 20)
     with pytest.raises(DataError) as error:
-        load_table(dataset_of(path), "")
+        load_table(dataset_of(path), PATHS)
     assert str(path) in str(error.value)
 
 
@@ -225,12 +231,12 @@ def test_truncated_parquet_is_refused(tmp_path):
     long_frame({"a": ramp(100)}).to_parquet(path)
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(DataError, match="cannot be read"):
-        load_table(dataset_of(path), "")
+        load_table(dataset_of(path), PATHS)
 
 
 def test_parquet_without_rows_is_refused(tmp_path):
     path = tmp_path / "x.parquet"
     long_frame({"a": ramp(2)}).iloc[:0].to_parquet(path)
     with pytest.raises(DataError, match="no rows") as error:
-        load_table(dataset_of(path), "")
+        load_table(dataset_of(path), PATHS)
     assert str(path) in str(error.value)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tsformer.config import DatasetConfig, FitConfig, parse
+from tsformer.config import DatasetConfig, PathsConfig, parse, parse_fit
 from tsformer.data.catalog import find_file, load_table
 from tsformer.data.download import download
 from tsformer.errors import ConfigError, DataError
@@ -342,10 +342,11 @@ def dataset_of(site: Site, **settings) -> DatasetConfig:
 def test_a_missing_file_is_downloaded_once_and_read(site, tmp_path):
     folder = tmp_path / "data"
     dataset = dataset_of(site, freq="min")
-    table, _ = load_table(dataset, str(folder), allow_download=True)
-    assert table.lengths.tolist() == [1440]
+    paths = PathsConfig(data=str(folder), download=True, runs="runs", run="run")
+    table = load_table(dataset, paths)
+    assert table.store.lengths.tolist() == [1440]
     assert find_file(dataset, str(folder)) == folder / "deep" / "load.csv"
-    load_table(dataset, str(folder), allow_download=True)
+    load_table(dataset, paths)
     assert site.ranges == [None]
 
 
@@ -384,7 +385,7 @@ def test_the_settings_of_a_fit_lead_to_the_file(site, tmp_path, compose, monkeyp
         f"dataset.sha256={SHA256}",
         "paths.download=true",
     )
-    config = parse(FitConfig, settings)
+    config = parse_fit(settings)
     path = find_file(config.dataset, config.paths.data, allow_download=config.paths.download)
     assert path == Path("datasets/load.csv")
     assert path.read_bytes() == CONTENT

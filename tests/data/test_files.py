@@ -4,10 +4,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet
 import pytest
 
 from tests.data.frames import long_frame, ramp
-from tsformer.data.files import column_names, list_files, read_files
+from tsformer.data.files import find_layout, list_files
+from tsformer.data.sources import open_source
 from tsformer.errors import DataError
 
 FRAME = long_frame({"a": ramp(3), "b": ramp(3, 0.5)})
@@ -24,8 +28,10 @@ def write(frame: pd.DataFrame, path: Path) -> Path:
     return path
 
 
-def read(path: Path, *names: str, id_column: str | None = None) -> pd.DataFrame:
-    return read_files(path, list_files(path), names or None, id_column)
+def read(path: Path, *names: str) -> pd.DataFrame:
+    source = open_source(path)
+    frames = [chunk.frame for chunk in source.chunks(names or source.names)]
+    return pd.concat(frames, ignore_index=True)
 
 
 # Which files count
@@ -121,7 +127,8 @@ def test_parts_are_put_one_below_the_other(tmp_path: Path, ending: str) -> None:
 @pytest.mark.parametrize("ending", WRITERS)
 def test_needed_columns_alone_are_read(tmp_path: Path, ending: str) -> None:
     path = write(FRAME.assign(much=0, more=1), tmp_path / "shop=7" / f"x{ending}")
-    assert column_names(tmp_path, path) == ["unique_id", "ds", "y", "much", "more", "shop"]
+    layout = find_layout(tmp_path, path)
+    assert layout.all_names == ["unique_id", "ds", "y", "much", "more", "shop"]
     assert list(read(tmp_path, "y", "more")) == ["y", "more"]
     assert list(read(tmp_path, "y", "shop")) == ["y", "shop"]
     assert list(read(path)) == ["unique_id", "ds", "y", "much", "more"]
@@ -196,7 +203,7 @@ def test_damaged_files_are_named(tmp_path: Path, name: str, content: bytes) -> N
             read(asked)
         assert str(path) in str(error.value)
     with pytest.raises(DataError, match="cannot be read as a table"):
-        column_names(path, path)
+        find_layout(path, path)
 
 
 @pytest.mark.parametrize("ending", WRITERS)
@@ -206,6 +213,21 @@ def test_no_rows_at_all_are_said(tmp_path: Path, ending: str) -> None:
     with pytest.raises(DataError, match="no rows") as error:
         read(tmp_path)
     assert str(tmp_path) in str(error.value)
+
+
+@pytest.mark.parametrize("ending", [".csv", ".parquet", ".feather"])
+def test_double_names_are_refused(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"x{ending}"
+    table = pa.Table.from_arrays([pa.array([1])] * 3, names=["ds", "y", "y"])
+    if ending == ".csv":
+        path.write_text("ds,y,y\n1,1,1\n")
+    elif ending == ".parquet":
+        pa.parquet.write_table(table, path)
+    else:
+        pa.feather.write_feather(table, path)
+    with pytest.raises(DataError, match="two columns 'y'") as error:
+        read(path)
+    assert str(path) in str(error.value)
 
 
 def test_many_small_parts_are_read(tmp_path: Path) -> None:

@@ -9,15 +9,16 @@ import polars
 import pyarrow as pa
 import pytest
 
-from tsformer.data.frames import as_pandas
+from tsformer.data.frames import as_pandas, as_table
 from tsformer.errors import DataError
 
 DAYS = [datetime.datetime(2024, 1, 1), datetime.datetime(2024, 1, 2)]
 
 
-def test_a_pandas_frame_is_not_copied() -> None:
+def test_frames_are_not_copied() -> None:
     frame = pd.DataFrame({"ds": DAYS, "y": [1.0, 2.0]})
-    assert as_pandas(frame) is frame
+    assert as_pandas(frame) is as_table(frame) is frame
+    assert as_table(POLARS) is POLARS  # Polars may copy what it gives away
 
 
 def test_numbers_as_names_become_text() -> None:
@@ -116,4 +117,4 @@ def test_columns_of_one_name_are_refused() -> None:
     frame = pd.DataFrame([[1, 2]], columns=["y", "y"])
     for table in (frame, pa.Table.from_arrays([pa.array([1])] * 2, names=["y", "y"])):
         with pytest.raises(DataError, match="two columns 'y'"):
-            as_pandas(table)
+            as_table(table)

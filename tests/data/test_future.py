@@ -1,12 +1,14 @@
+from dataclasses import asdict, replace
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_array_equal
 
-from tests.data.frames import covariates_of, hours, long_frame, ramp, stamps_of
+from tests.data.frames import hours, long_frame, ramp, store_of
 from tsformer.data.columns import Columns
-from tsformer.data.future import fill_future
-from tsformer.data.table import SeriesTable, build_table
+from tsformer.data.future import read_future
 from tsformer.errors import DataError
 
 LONG = Columns("unique_id", "ds", ("y",), ("past",), ("rain", "wind"))
@@ -36,57 +38,55 @@ def long_future(first: int = 0, last: int = 12) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
-def fill(history: pd.DataFrame, future: pd.DataFrame | None, columns: Columns) -> SeriesTable:
-    table = build_table(history, columns, freq="h")
-    return fill_future(table.extended(HORIZON), future, columns, HORIZON)
+def fill(
+    history: pd.DataFrame,
+    future: pd.DataFrame | None,
+    columns: Columns,
+    groups: list[list[int]] | None = None,
+    **options: Any,
+) -> np.ndarray:
+    """Return the future covariates of each group, by default of each series, (N, H, F)."""
+    parts = asdict(columns)
+    store = store_of(history, **{"freq": "h", **parts, **options}).extended(HORIZON)
+    groups = np.arange(len(store.ids))[:, None] if groups is None else np.array(groups)
+    return read_future(future, columns, store, groups, HORIZON)[0]
 
 
 def test_each_series_gets_the_values_behind_its_own_end():
-    table = fill(long_history(), long_future().sample(frac=1, random_state=0), LONG)
-    for id, base, end in (("a", 100.0, 6), ("b", 200.0, 8)):
-        ahead = covariates_of(table, id)[-HORIZON:]
-        assert list(ahead.index) == list(hours(12)[end : end + HORIZON])
-        assert_array_equal(ahead[0], ramp(HORIZON, base + end))
-        assert_array_equal(ahead[1], [-base] * HORIZON)
-        assert ahead[2].isna().all()  # a past covariate is not known ahead
+    ahead = fill(long_history(), long_future().sample(frac=1, random_state=0), LONG)
+    for series, base, end in ((0, 100.0, 6), (1, 200.0, 8)):
+        assert_array_equal(ahead[series, :, 0], ramp(HORIZON, base + end))
+        assert_array_equal(ahead[series, :, 1], [-base] * HORIZON)
 
 
 def test_rows_outside_the_horizon_and_of_other_series_are_ignored():
     other = long_future().assign(unique_id="other", rain=np.nan)
-    table = fill(long_history(), pd.concat([other, long_future()]), LONG)
-    for id in ("a", "b"):
-        behind = covariates_of(table, id)[:-HORIZON]
-        assert_array_equal(behind, [[2.0, 3.0, 1.0]] * len(behind))
+    found = fill(long_history(), pd.concat([other, long_future()]), LONG)
+    assert_array_equal(found, fill(long_history(), long_future(), LONG))
 
 
 def test_rows_of_a_wide_table_stand_for_every_series():
     future = pd.DataFrame({"ds": hours(9)[6:], "rain": ramp(3), "wind": ramp(3, 10)})
-    table = fill(wide_history(), future, WIDE)
-    for id in ("a", "b"):
-        assert_array_equal(covariates_of(table, id)[-3:][0], ramp(3))
-        assert_array_equal(covariates_of(table, id)[-3:][1], ramp(3, 10))
+    for ahead in fill(wide_history(), future, WIDE):
+        assert_array_equal(ahead, np.stack([ramp(3), ramp(3, 10)], axis=1))
 
 
 def test_integer_ids_are_matched():
     history = long_history().assign(unique_id=lambda x: x["unique_id"].map({"a": 1, "b": 2}))
     future = long_future().assign(unique_id=lambda x: x["unique_id"].map({"a": 1, "b": 2}))
-    assert_array_equal(
-        covariates_of(fill(history, future, LONG), "2")[-3:][0], ramp(HORIZON, 208.0)
-    )
+    assert_array_equal(fill(history, future, LONG)[1, :, 0], ramp(HORIZON, 208.0))
 
 
 def test_without_future_covariates_nothing_is_needed():
     columns = Columns("unique_id", "ds", ("y",), ("past",))
-    extended = build_table(long_history(), columns, freq="h").extended(HORIZON)
-    assert fill_future(extended, None, columns, HORIZON) is extended
+    assert fill(long_history(), None, columns).shape == (2, HORIZON, 0)
 
 
 @pytest.mark.parametrize("unit", ["s", "ns"])
 def test_unit_of_stamps_makes_no_difference(unit):
     future = long_future().assign(ds=lambda x: x["ds"].dt.as_unit(unit))
     assert_array_equal(
-        fill(long_history(), future, LONG).covariates,
-        fill(long_history(), long_future(), LONG).covariates,
+        fill(long_history(), future, LONG), fill(long_history(), long_future(), LONG)
     )
 
 
@@ -94,32 +94,27 @@ def test_zoned_hours_match_in_whatever_zone_they_are_given():
     history = wide_history(hours(6).tz_localize("Europe/Berlin"))
     stamps = hours(9)[6:].tz_localize("Europe/Berlin").tz_convert("Asia/Tokyo")
     future = pd.DataFrame({"ds": stamps, "rain": ramp(3), "wind": ramp(3)})
-    assert_array_equal(covariates_of(fill(history, future, WIDE), "a")[-3:][0], ramp(3))
+    assert_array_equal(fill(history, future, WIDE)[0, :, 0], ramp(3))
 
 
 def test_zoned_days_match_across_a_clock_change():
     days = pd.date_range("2024-03-27", periods=9, tz="Europe/Berlin")
-    table = build_table(wide_history(days[:6]), WIDE, freq="D").extended(HORIZON)
     future = pd.DataFrame({"ds": days[6:], "rain": ramp(3), "wind": ramp(3)})
-    filled = fill_future(table, future, WIDE, HORIZON)
-    assert_array_equal(covariates_of(filled, "b")[-3:][0], ramp(3))
-    assert list(stamps_of(filled, "b")) == list(days)
+    found = fill(wide_history(days[:6]), future, WIDE, freq="D")
+    assert_array_equal(found[1, :, 0], ramp(3))
 
 
 def test_rows_taken_as_they_stand_may_hold_a_stamp_twice():
     history = wide_history(hours(6)[[0, 1, 1, 2, 4, 5]])
-    table = build_table(history, WIDE, freq="h", regular=False).extended(HORIZON)
     future = pd.DataFrame({"ds": hours(9)[6:], "rain": ramp(3), "wind": ramp(3)})
-    filled = fill_future(table, future, WIDE, HORIZON)
-    assert_array_equal(covariates_of(filled, "a")[-3:][0], ramp(3))
+    assert_array_equal(fill(history, future, WIDE, regular=False)[0, :, 0], ramp(3))
 
 
 def test_zoned_days_taken_as_they_stand_match():
     days = pd.date_range("2024-03-27", periods=9, tz="Europe/Berlin")
-    table = build_table(wide_history(days[:6]), WIDE, freq="D", regular=False).extended(HORIZON)
     future = pd.DataFrame({"ds": days[6:], "rain": ramp(3), "wind": ramp(3)})
-    filled = fill_future(table, future, WIDE, HORIZON)
-    assert_array_equal(covariates_of(filled, "a")[-3:][0], ramp(3))
+    found = fill(wide_history(days[:6]), future, WIDE, freq="D", regular=False)
+    assert_array_equal(found[0, :, 0], ramp(3))
 
 
 def test_missing_value_is_named_with_series_and_time():
@@ -146,8 +141,9 @@ def test_one_empty_covariate_is_a_missing_value():
 
 
 def test_time_given_twice_is_refused():
-    with pytest.raises(DataError, match="same time twice"):
-        fill(long_history(), pd.concat([long_future(), long_future(7, 8)]), LONG)
+    again = long_future(7, 8).assign(rain=0.0)
+    with pytest.raises(DataError, match="rows of the same time differ"):
+        fill(long_history(), pd.concat([long_future(), again]), LONG)
 
 
 def test_naive_and_zoned_times_do_not_match():
@@ -182,3 +178,26 @@ def test_text_among_the_values_is_refused_and_the_message_says_that_it_is_in_fut
     future.loc[2, "rain"] = "wet"
     with pytest.raises(DataError, match=r"future.*column 'rain', row 2: 'wet'"):
         fill(long_history(), future, LONG)
+
+
+def test_series_forecast_together_share_the_values_behind_the_last_of_them():
+    future = long_future().assign(rain=lambda x: x.groupby("ds")["rain"].transform("min"), wind=1)
+    found = fill(long_history(), future, LONG, groups=[[0, 1]])
+    assert_array_equal(found[0, :, 0], ramp(HORIZON, 108.0))
+    with pytest.raises(DataError, match="series that are forecast together share"):
+        fill(long_history(), long_future(), LONG, groups=[[0, 1]])
+
+
+def test_target_columns_of_an_id_get_its_values():
+    columns = replace(LONG, target=("y", "z"))
+    found = fill(long_history().assign(z=0.0), long_future(), columns)
+    assert_array_equal(found[:, 0, 0], [106, 106, 208, 208])
+
+
+def test_categories_come_as_codes_with_their_texts():
+    columns = Columns("unique_id", "ds", ("y",), (), ("rain",), categorical=("rain",))
+    history, future = long_history().assign(rain="dry"), long_future().assign(rain="wet")
+    future.loc[future["unique_id"] == "b", "rain"] = "dry"
+    store = store_of(history, **{"freq": "h", **asdict(columns)}).extended(HORIZON)
+    values, categories = read_future(future, columns, store, np.array([[0], [1]]), HORIZON)
+    assert [categories["rain"][int(code)] for code in values[:, 0, 0]] == ["wet", "dry"]

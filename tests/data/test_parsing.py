@@ -4,7 +4,8 @@ import pytest
 
 from tests.data.frames import hours
 from tsformer.data.calendar import step_of
-from tsformer.data.parsing import check_freq, infer_freq, parse_ids, parse_numbers, parse_stamps
+from tsformer.data.findings import Findings
+from tsformer.data.parsing import check_freq, infer_freq, parse_numbers, parse_stamps, parse_texts
 from tsformer.errors import DataError
 
 
@@ -101,25 +102,49 @@ def test_missing_time_is_refused_with_its_row(blank):
 def test_text_that_is_no_time_is_refused():
     with pytest.raises(DataError, match="column 'when' does not hold times"):
         stamps(["2024-01-01", "soon"])
+    with pytest.raises(DataError, match=r"column 'when', row 2: 'soon' is not a time"):
+        stamps(["2024-01-01", "2024-01-02", "soon"])
 
 
-def test_ids_are_text_in_order_of_appearance():
-    ids, series = parse_ids(pd.Series([12, 7, 12, 7]), "shop")
-    assert ids == ("12", "7")
-    np.testing.assert_array_equal(series, [0, 1, 0, 1])
+def test_column_without_any_time_is_refused():
+    with pytest.raises(DataError, match=r"column 'when', row 0: no time is given \(2 in all\)"):
+        stamps([np.nan, np.nan])
 
 
-def test_row_without_an_id_is_refused():
-    with pytest.raises(DataError, match=r"column 'shop', row 1: no series id is given"):
-        parse_ids(pd.Series(["a", None]), "shop")
+@pytest.mark.parametrize("value", [1e39, -1e300])
+def test_values_that_float32_cannot_hold_are_refused(value):
+    with pytest.raises(DataError, match=r"column 'load', row 1: -?1e\+\d+ is too large"):
+        numbers(1.0, value)
 
 
-def test_ids_that_read_the_same_are_one_series_or_refused():
-    try:
-        ids, _ = parse_ids(pd.Series([1, "1"], dtype=object), "shop")
-    except DataError:
-        return
-    assert len(set(ids)) == len(ids)
+def test_findings_take_the_place_of_the_first_error():
+    frame = pd.DataFrame({"a": ["1", "x", "y"], "b": [np.inf, 1, 2]})
+    findings = Findings()
+    values = parse_numbers(frame, ["a", "b"], findings, lambda name, row: f"{name}{row + 10}")
+    np.testing.assert_array_equal(values, [[1, np.nan], [np.nan, 1], [np.nan, 2]])
+    assert [(str(f).split(".")[0], f.count) for f in findings] == [
+        ("a11: 'x' is not a number (2 in all)", 2),
+        ("b10: infinite", 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("values", "texts", "codes"),
+    [
+        ([12, 7, 12], ["12", "7"], [0, 1, 0]),
+        (["b", "a", "b"], ["b", "a"], [0, 1, 0]),
+        (pd.Categorical(["b", None, "b"], ["a", "b"]), ["b"], [0, -1, 0]),
+        (["x", "", None], ["x"], [0, -1, -1]),
+        ([2.0, np.nan, 1.5], ["2", "1.5"], [0, -1, 1]),
+        ([True, False], ["True", "False"], [0, 1]),
+        (pd.array([3, None], dtype="Int64"), ["3"], [0, -1]),
+        (pd.Series([1, "1", 2], dtype=object), ["1", "2"], [0, 0, 1]),
+    ],
+)
+def test_texts_and_their_numbers_come_in_order_of_appearance(values, texts, codes):
+    found, numbers = parse_texts(pd.Series(values))
+    assert found == texts
+    np.testing.assert_array_equal(numbers, codes)
 
 
 @pytest.mark.parametrize("freq", ["30min", "h", "D", "B", "W", "W-MON", "MS", "ME", "QS", "YS"])

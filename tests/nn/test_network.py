@@ -17,8 +17,9 @@ def build(**overrides):
         "context_length": CONTEXT,
         "horizon": 10,
         "num_channels": 2,
-        "num_past_features": 3,
+        "cardinalities": [0, 0, 0],
         "num_future_features": 2,
+        "static_cardinalities": [0],
         "d_model": 8,
         "num_heads": 2,
         "d_ff": 16,
@@ -35,7 +36,7 @@ def build(**overrides):
     return ForecastNetwork(**settings | overrides).double().eval()
 
 
-def draw(batch=3, horizon=10, channels=2, past=3, future=2, seed=1):
+def draw(batch=3, horizon=10, channels=2, past=3, future=2, static=1, seed=1):
     """Return random inputs by name; an eighth of the context is missing."""
     random = torch.Generator().manual_seed(seed)
 
@@ -48,6 +49,7 @@ def draw(batch=3, horizon=10, channels=2, past=3, future=2, seed=1):
         "observed": observed,
         "past_features": normal(batch, CONTEXT, past),
         "future_features": normal(batch, horizon, future),
+        "static_features": normal(batch, static),
     }
 
 
@@ -73,17 +75,18 @@ def assert_equal(a, b):
 @pytest.mark.parametrize("patch_len", [1, 4, 12])
 @pytest.mark.parametrize("horizon", [1, 10, 12])
 @pytest.mark.parametrize("channels", [1, 3])
-@pytest.mark.parametrize(("past", "future"), [(0, 0), (3, 2)])
-def test_shapes(decoding, patch_len, horizon, channels, past, future):
+@pytest.mark.parametrize(("past", "future", "static"), [(0, 0, 0), (3, 2, 1)])
+def test_shapes(decoding, patch_len, horizon, channels, past, future, static):
     network = build(
         decoding=decoding,
         patch_len=patch_len,
         horizon=horizon,
         num_channels=channels,
-        num_past_features=past,
+        cardinalities=[0] * past,
         num_future_features=future,
+        static_cardinalities=[0] * static,
     )
-    inputs = draw(horizon=horizon, channels=channels, past=past, future=future)
+    inputs = draw(horizon=horizon, channels=channels, past=past, future=future, static=static)
     target = draw_target(horizon=horizon, channels=channels)
     for output in (forecast(network, inputs), forecast(network, inputs, **teacher(target))):
         assert output.shape == (3, horizon, channels)
@@ -109,6 +112,81 @@ def test_free_running_forecast_is_the_teacher_forced_one_on_itself(
     assert_equal(other[:, :patch_len], free_running[:, :patch_len])
     if patch_len < 10:
         assert not torch.allclose(other, free_running)
+
+
+@pytest.mark.parametrize("patch_len", [1, 4, 12])
+@pytest.mark.parametrize("channels", [1, 2])
+@pytest.mark.parametrize("linear_skip", [True, False])
+@pytest.mark.parametrize("num_heads", [1, 4])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
+def test_forecasts_through_the_cache_are_those_recomputed(
+    patch_len, channels, linear_skip, num_heads, dtype, tolerance
+):
+    network = build(
+        decoding="autoregressive",
+        patch_len=patch_len,
+        num_channels=channels,
+        linear_skip=linear_skip,
+        num_heads=num_heads,
+    ).to(dtype)
+    inputs = {
+        name: x if x.dtype == torch.bool else x.to(dtype)
+        for name, x in draw(channels=channels).items()
+    }
+    inputs["observed"][1, :9] = False
+    recomputed = network(**inputs).detach()  # gradients rule the cache out
+    torch.testing.assert_close(forecast(network, inputs), recomputed, rtol=0, atol=tolerance)
+
+
+@each_decoding
+def test_mixed_precision_gives_forecasts_in_full_precision(decoding):
+    network = build(decoding=decoding, instance_norm=False).float()
+    inputs = {n: x if x.dtype == torch.bool else x.float() for n, x in draw().items()}
+    truth = teacher(draw_target().float())
+    for given in ({}, truth):
+        before = forecast(network, inputs, **given)
+        with torch.autocast("cpu", torch.bfloat16):
+            output = forecast(network, inputs, **given)
+        assert output.dtype == torch.float32
+        assert 0 < (output - before).abs().max() < 0.1
+
+
+def test_compiled_decoding_takes_no_more_graphs_for_more_tokens():
+    counts = []
+
+    def count(graph, _):
+        counts[-1] += 1
+        return graph.forward
+
+    for horizon in (4, 8):
+        network = build(decoding="autoregressive", patch_len=1, horizon=horizon)
+        inputs = draw(horizon=horizon)
+        before = forecast(network, inputs)
+        counts.append(0)
+        torch._dynamo.reset()
+        network.compile(backend=count)
+        assert torch.equal(forecast(network, inputs), before)
+    assert 0 < counts[0] == counts[1]
+
+
+@pytest.mark.slow
+@each_decoding
+def test_compiled_network_is_the_network(decoding):
+    network = build(decoding=decoding, patch_len=2, num_decoder_layers=1).float()
+    inputs = {n: x if x.dtype == torch.bool else x.float() for n, x in draw().items()}
+    truth = teacher(draw_target().float())
+    before, names = forecast(network, inputs), list(network.state_dict())
+    network(**inputs, **truth).square().mean().backward()
+    gradients = [p.grad.clone() for p in network.parameters()]
+    network.zero_grad()
+
+    torch._dynamo.reset()
+    network.compile()
+    torch.testing.assert_close(forecast(network, inputs), before, rtol=0, atol=1e-5)
+    network(**inputs, **truth).square().mean().backward()
+    for parameter, gradient in zip(network.parameters(), gradients, strict=True):
+        torch.testing.assert_close(parameter.grad, gradient, rtol=1e-4, atol=1e-5)
+    assert list(network.state_dict()) == names
 
 
 @pytest.mark.parametrize("patch_len", [1, 4])
@@ -224,7 +302,7 @@ def test_forecasts_follow_shift_and_scale_of_each_channel(decoding):
 def test_every_input_changes_the_forecast(decoding):
     network, inputs = build(decoding=decoding, linear_skip=False), draw()
     before = forecast(network, inputs)
-    for name in ("context", "past_features", "future_features"):
+    for name in ("context", "past_features", "future_features", "static_features"):
         after = forecast(network, inputs, **{name: inputs[name] + torch.randn(inputs[name].shape)})
         assert (before - after).abs().amax(dim=(1, 2)).min() > 1e-3
 
@@ -307,6 +385,146 @@ def test_inputs_are_left_as_they_are(decoding):
     assert all(torch.equal(x, copies[name]) for name, x in inputs.items())
 
 
+# Categories and static features
+
+CATEGORIES = {"cardinalities": [0, 4, 3], "static_cardinalities": [0, 6]}
+
+
+def draw_categories():
+    """Return inputs whose features are categories where `CATEGORIES` has it so; none unknown."""
+    random, inputs = torch.Generator().manual_seed(3), draw(static=2)
+    for name, columns in (
+        ("past_features", {1: 4, 2: 3}),
+        ("future_features", {1: 4}),
+        ("static_features", {1: 6}),
+    ):
+        for column, n in columns.items():
+            shape = inputs[name].shape[:-1]
+            inputs[name][..., column] = torch.randint(1, n, shape, generator=random).double()
+    return inputs
+
+
+def embed_by_hand(x, tables):
+    """Put vectors in the place of categories, step by step."""
+    rows = []
+    for row in x.flatten(0, -2).tolist():
+        new = []
+        for column, value in enumerate(row):
+            table = tables.get(column)
+            new += [value] if table is None else table[int(value)].tolist()
+        rows.append(new)
+    return torch.tensor(rows, dtype=x.dtype).unflatten(0, x.shape[:-1])
+
+
+@each_decoding
+@pytest.mark.parametrize("patch_len", [1, 4])
+@pytest.mark.parametrize("taught", [True, False])
+def test_categories_are_the_numbers_of_their_vectors(decoding, patch_len, taught):
+    network = build(decoding=decoding, patch_len=patch_len, **CATEGORIES)
+    numeric = build(
+        decoding=decoding,
+        patch_len=patch_len,
+        cardinalities=[0] * (1 + 2 + 2),
+        num_future_features=1 + 2,
+        static_cardinalities=[0] * (1 + 3),
+    )
+    state = network.state_dict()
+    tables = {name: state.pop(name) for name in list(state) if name.startswith("embed_")}
+    numeric.load_state_dict(state)
+    inputs = draw_categories()
+    steps = {column: tables[f"embed_features.tables.{column}.weight"] for column in (1, 2)}
+    static = {1: tables["embed_static.tables.1.weight"]}
+    by_hand = {
+        "past_features": embed_by_hand(inputs["past_features"], steps),
+        "future_features": embed_by_hand(inputs["future_features"], steps),
+        "static_features": embed_by_hand(inputs["static_features"], static),
+    }
+    truth = teacher(draw_target()) if taught else {}
+    assert_equal(forecast(network, inputs, **truth), forecast(numeric, inputs, **by_hand, **truth))
+
+
+@each_decoding
+def test_static_features_stand_beside_every_step(decoding):
+    settings = {"decoding": decoding, "patch_len": 1}
+    network = build(
+        **settings, cardinalities=[0, 0], num_future_features=2, static_cardinalities=[0, 0]
+    )
+    constant = build(
+        **settings, cardinalities=[0] * 4, num_future_features=4, static_cardinalities=[]
+    )
+    constant.load_state_dict(network.state_dict())
+    inputs = draw(past=2, static=2)
+    repeated = {"static_features": inputs["static_features"][:, :0]}
+    for name in ("past_features", "future_features"):
+        static = inputs["static_features"][:, None].expand(-1, inputs[name].size(1), -1)
+        repeated[name] = torch.cat([inputs[name], static], dim=-1)
+    assert_equal(forecast(network, inputs), forecast(constant, inputs, **repeated))
+
+
+@each_decoding
+@pytest.mark.parametrize(
+    ("table", "names"),
+    [
+        ("embed_features.tables.1", ["past_features", "future_features"]),
+        ("embed_features.tables.2", ["past_features"]),
+        ("embed_static.tables.1", ["static_features"]),
+    ],
+)
+def test_unknown_categories_tell_nothing(decoding, table, names):
+    network, known = build(decoding=decoding, **CATEGORIES), draw_categories()
+    unknown = {name: known[name].clone() for name in names}
+    for x in unknown.values():
+        x[..., int(table[-1])] = 0
+    with_known, with_unknown = forecast(network, known), forecast(network, known, **unknown)
+    assert (with_known - with_unknown).abs().amax(dim=(1, 2)).min() > 1e-4
+    torch.nn.init.zeros_(network.get_submodule(table).weight)  # as if there were no such feature
+    assert torch.equal(forecast(network, known), with_unknown)
+
+
+@each_decoding
+@pytest.mark.parametrize("taught", [True, False])
+def test_gradients_reach_every_category_but_the_unknown_one(decoding, taught):
+    network = build(decoding=decoding, linear_skip=False, **CATEGORIES)
+    inputs, target = draw_categories(), draw_target()
+    inputs["past_features"][0, :, 1:] = 0
+    inputs["static_features"] = torch.tensor([[0.0, 0], [1, 1], [2, 5]], dtype=torch.float64)
+    output = network(**inputs, **(teacher(target) if taught else {}))
+    (output - target).square().mean().backward()
+    used = {
+        "embed_features.tables.1": {1, 2, 3},
+        "embed_features.tables.2": {1, 2},
+        "embed_static.tables.1": {1, 5},
+    }
+    for name, categories in used.items():
+        gradient = network.get_submodule(name).weight.grad
+        assert set(gradient.any(dim=1).nonzero().ravel().tolist()) == categories
+    idle = [n for n, p in network.named_parameters() if p.grad is None or not p.grad.any()]
+    assert idle == []
+
+
+@each_decoding
+def test_future_categories_change_no_earlier_token(decoding):
+    network, inputs = build(decoding=decoding, **CATEGORIES), draw_categories()
+    before = forecast(network, inputs)
+    for step in range(10):
+        changed = inputs["future_features"].clone()
+        changed[:, step, 1] = changed[:, step, 1] % 3 + 1
+        after = forecast(network, inputs, future_features=changed)
+        token = step // 4 * 4
+        assert torch.equal(before[:, :token], after[:, :token])
+        assert (before[:, token:] != after[:, token:]).all()
+
+
+@each_decoding
+@pytest.mark.parametrize("joint", [True, False])
+def test_without_categories_the_weights_are_those_of_the_transformer(decoding, joint):
+    network = build(decoding=decoding, static_cardinalities=[], num_channels=1 + joint)
+    parts = {name.split(".")[0] for name in network.state_dict()}
+    assert parts == {"transformer", "skip"} | ({"queries"} if decoding == "parallel" else set())
+    plain = network.transformer.encoder_embedding.linear.in_features
+    assert plain == 4 * (1 + joint + 3)
+
+
 def test_unknown_decoding_is_refused():
     with pytest.raises(ValueError, match="'sideways'"):
         build(decoding="sideways")
@@ -322,6 +540,7 @@ def test_contexts_of_any_number_of_tokens():
     values = torch.zeros(1, 6000, 2, dtype=torch.float64)
     future = torch.zeros(1, 10, 2, dtype=torch.float64)
     past = torch.zeros(1, 6000, 3, dtype=torch.float64)
+    static = torch.zeros(1, 1, dtype=torch.float64)
     with torch.inference_mode():
-        forecast = network(values, torch.ones_like(values, dtype=torch.bool), past, future)
+        forecast = network(values, torch.ones_like(values, dtype=torch.bool), past, future, static)
     assert forecast.shape == (1, 10, 2)

@@ -155,3 +155,99 @@ def test_dropout_acts_in_training_alone(source, target):
     assert torch.equal(model(source, target), model(source, target))
     model.train()
     assert not torch.allclose(model(source, target), model(source, target))
+
+
+@pytest.mark.parametrize("padded", [True, False])
+def test_activation_checkpointing_gives_the_same_gradients(source, target, padded):
+    exists = torch.arange(SOURCE) >= torch.tensor([[0], [4]]) if padded else None
+    results = []
+    for activation_checkpointing in (True, False):
+        model = build(dropout=0.3, activation_checkpointing=activation_checkpointing)
+        model.train().requires_grad_()
+        torch.manual_seed(1)
+        output = model(source, target, exists)
+        output.square().sum().backward()
+        results.append([output.detach(), *(p.grad for p in model.parameters())])
+    for ours, expected in zip(*results, strict=True):
+        torch.testing.assert_close(ours, expected, rtol=1e-10, atol=1e-12)
+
+
+def test_activation_checkpointing_keeps_less(source, target):
+    def kept(**settings):
+        model, sizes = build(**settings).train().requires_grad_(), []
+        with torch.autograd.graph.saved_tensors_hooks(
+            lambda x: sizes.append(x.numel()) or x, lambda x: x
+        ):
+            model(source, target)
+        return sum(sizes)
+
+    assert kept(activation_checkpointing=True) < kept() / 2
+
+
+# Decoding token by token
+
+
+def draw_pairs():
+    """Return which source tokens each target token sees; all see the fourth."""
+    pairs = torch.rand(2, TARGET, SOURCE, generator=torch.Generator().manual_seed(3)) < 0.5
+    return pairs.index_fill(2, torch.tensor(3), True)
+
+
+MASKS = {
+    "none": {},
+    "padding": {"source_mask": torch.arange(SOURCE) >= torch.tensor([[0], [4]])},
+    "pairs": {"source_mask": draw_pairs()},
+    "banded": {
+        "target_mask": torch.ones(2, TARGET, TARGET).tril().triu(-2).bool(),
+        "source_mask": torch.arange(SOURCE) < torch.tensor([[5], [1]]),
+    },
+}
+TOLERANCES = {torch.float64: 1e-12, torch.float32: 1e-5}
+each_mask = pytest.mark.parametrize("masks", MASKS.values(), ids=MASKS)
+each_dtype = pytest.mark.parametrize("dtype", TOLERANCES)
+
+
+@each_mask
+@each_dtype
+@pytest.mark.parametrize("num_heads", [1, 3, 12])
+@torch.no_grad()
+def test_token_by_token_is_all_at_once(source, target, masks, dtype, num_heads):
+    model = build(num_heads=num_heads).to(dtype)
+    source, target = source.to(dtype), target.to(dtype)
+    memory = model.encode(source)
+    cache = model.new_cache(memory, TARGET, **masks)
+    for t in range(TARGET):
+        output = model.decode_next(target[:, t], cache, t)
+        seen = {name: mask[:, : t + 1] if mask.dim() == 3 else mask for name, mask in masks.items()}
+        if "target_mask" in seen:
+            seen["target_mask"] = seen["target_mask"][:, :, : t + 1]
+        recomputed = model.decode(target[:, : t + 1], memory, **seen)[:, -1]
+        torch.testing.assert_close(output, recomputed, rtol=0, atol=TOLERANCES[dtype])
+        at_once = model.decode(target, memory, **masks)[:, t]
+        torch.testing.assert_close(output, at_once, rtol=0, atol=TOLERANCES[dtype])
+
+
+@torch.no_grad()
+def test_nothing_is_kept_between_calls_but_the_cache(source, target):
+    model = build()
+    others = target.flip(0) + 1
+    memory, other_memory = model.encode(source), model.encode(source.flip(0))
+    expected = model.decode(target, memory), model.decode(others, other_memory)
+    caches = model.new_cache(memory, TARGET), model.new_cache(other_memory, TARGET + 3)
+    for t in range(TARGET):
+        for x, cache, wanted in zip((target, others), caches, expected, strict=True):
+            output = model.decode_next(x[:, t], cache, t)
+            torch.testing.assert_close(output, wanted[:, t], rtol=0, atol=1e-12)
+
+
+@torch.no_grad()
+def test_decoding_can_go_back_to_an_earlier_token(source, target):
+    model = build()
+    memory = model.encode(source)
+    cache = model.new_cache(memory, TARGET)
+    for t in (0, 1, 2, 3):
+        model.decode_next(target[:, t] + 1 * (t > 1), cache, t)
+    for t in (2, 3):
+        output = model.decode_next(target[:, t], cache, t)
+    expected = model.decode(target[:, :4], memory)[:, -1]
+    torch.testing.assert_close(output, expected, rtol=0, atol=1e-12)

@@ -1,8 +1,13 @@
 """Calendar covariates and the seasons of a step."""
 
+from difflib import get_close_matches
+
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
+
+from tsformer.data.store import SeriesStore
+from tsformer.data.types import BoolArray, Float32Array
+from tsformer.errors import ConfigError
 
 _DAY = pd.Timedelta(days=1)
 
@@ -30,14 +35,29 @@ def seasonal_periods(freq: str) -> dict[str, int]:
     return whole or {"last value": 1}
 
 
-def calendar_features(stamps: pd.DatetimeIndex, freq: str) -> NDArray[np.float32]:
-    """Return sines and cosines of the place in the day, week and year, (G, F).
+def num_calendar_features(freq: str, holidays: str | None = None) -> int:
+    """Return how many features `calendar_features` gives, F."""
+    step = step_of(freq)
+    cycles = 1 + (step < 7 * _DAY) + (step < _DAY)
+    return 2 * cycles + (holidays is not None)
+
+
+def calendar_features(
+    stamps: pd.DatetimeIndex, freq: str, holidays: str | None = None
+) -> Float32Array:
+    """Return sines and cosines of the place in the day, week and year, and holidays, (G, F).
 
     Only cycles longer than a step are given: 6 features below a day, 4 below a week, else 2.
 
     Args:
         stamps: local time of each step, (G,).
         freq: step, a pandas offset alias.
+        holidays: country whose public holidays are one more feature, 1 on such a day, else 0:
+            its ISO 3166 code such as AU, or with a subdivision AU-VIC. None: no such feature.
+
+    Raises:
+        ConfigError: steps longer than a day do not tell holidays apart, `holidays` names no known
+            place, or the package of that name is not installed.
     """
     step = step_of(freq)
     hour = stamps.hour + stamps.minute / 60 + stamps.second / 3600
@@ -47,4 +67,59 @@ def calendar_features(stamps: pd.DatetimeIndex, freq: str) -> NDArray[np.float32
     if step < _DAY:
         cycles.insert(0, hour / 24)
     angle = 2 * np.pi * np.stack(cycles, axis=1)
-    return np.concatenate([np.sin(angle), np.cos(angle)], axis=1).astype(np.float32)
+    features = [np.sin(angle), np.cos(angle)]
+    if holidays is not None:
+        features.append(_are_holidays(stamps, freq, holidays)[:, None])
+    return np.concatenate(features, axis=1).astype(np.float32)
+
+
+def _are_holidays(stamps: pd.DatetimeIndex, freq: str, place: str) -> BoolArray:
+    steps = pd.date_range("2000-01-01", periods=13, freq=freq)
+    if (steps[1:] - steps[:-1]).min() > _DAY:  # so that business days pass
+        raise ConfigError(
+            f"holidays={place!r}: a holiday calendar needs steps of a day or shorter, and these "
+            f"are of freq={freq!r}. Leave dataset.holidays empty."
+        )
+    try:
+        import holidays as library  # here, as it is an extra that few need
+    except ImportError as error:
+        raise ConfigError(
+            f"holidays={place!r} needs the package holidays: pip install 'tsformer[holidays]'"
+        ) from error
+    country, _, subdivision = place.partition("-")
+    known = library.list_supported_countries()
+    if country not in known:
+        near = get_close_matches(country.upper(), known, n=5, cutoff=0.5)
+        raise ConfigError(
+            f"holidays={place!r}: no country {country!r} is known"
+            f"{'; near to it: ' + ', '.join(near) if near else ''}. Give an ISO 3166 code such as "
+            "AU, DE or US."
+        )
+    if subdivision and subdivision not in known[country]:
+        raise ConfigError(
+            f"holidays={place!r}: {country} has no subdivision {subdivision!r} that is known. "
+            f"Give one of {', '.join([country, *(f'{country}-{x}' for x in known[country])])}."
+        )
+    days = stamps.tz_localize(None).to_numpy().astype("datetime64[D]")
+    years = np.unique(stamps.year).tolist()
+    public = library.country_holidays(country, subdiv=subdivision or None, years=years)
+    return np.isin(days, np.array(list(public), dtype="datetime64[D]"))
+
+
+def grid_features(
+    store: SeriesStore, *, calendar: bool, holidays: str | None, zone: str | None
+) -> Float32Array:
+    """Return the calendar features of each step of a store's grid, (G, K).
+
+    Args:
+        store: the series.
+        calendar: give the place in the day, week and year; and holidays, if they are named.
+        holidays: see `calendar_features`.
+        zone: whose clock the calendar follows; None: the stamps' own. Stamps without a zone are
+            taken as local time already.
+    """
+    if not calendar:
+        return np.empty((len(store.grid), 0), dtype=np.float32)
+    grid = store.grid
+    local = grid if grid.tz is None else grid.tz_convert(zone or store.time_zone or "UTC")
+    return calendar_features(local, store.freq, holidays)

@@ -1,14 +1,20 @@
 """Named datasets: where their files are looked for, and how they become tables."""
 
+import logging
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from tsformer.config import DatasetConfig
-from tsformer.data.columns import Columns
+from tsformer.config import DatasetConfig, FitConfig, PathsConfig, parse, parse_fit
 from tsformer.data.download import download
 from tsformer.data.files import match_files
-from tsformer.data.reading import read_table
+from tsformer.data.findings import Findings
+from tsformer.data.lengths import suggest_lengths
+from tsformer.data.splits import split_ends
 from tsformer.data.table import SeriesTable
 from tsformer.errors import ConfigError, DataError
+
+log = logging.getLogger(__name__)
 
 # Data that come with the source tree, beside the package.
 EMBEDDED = Path(__file__).resolve().parents[2] / "datasets"
@@ -62,20 +68,59 @@ def _how_to_download(dataset: DatasetConfig, target: Path, allow_download: bool)
 
 
 def load_table(
-    dataset: DatasetConfig, data_folder: str, *, allow_download: bool = False
-) -> tuple[SeriesTable, Columns]:
-    """Find, read and validate a dataset; the arguments are those of `find_file`.
+    dataset: DatasetConfig, paths: PathsConfig, findings: Findings | None = None
+) -> SeriesTable:
+    """Find, read and validate a dataset.
+
+    Args:
+        dataset: names the file and its columns.
+        paths: where it is looked for, and where a large table is cached.
+        findings: receives what is found out, also when the table is refused.
 
     Raises:
         DataError: the file is missing or its content cannot be used; names the file.
     """
-    return read_table(
-        find_file(dataset, data_folder, allow_download=allow_download),
+    return SeriesTable.from_(
+        find_file(dataset, paths.data, allow_download=paths.download),
         id=dataset.id_column,
         time=dataset.time_column,
         target=dataset.target,
         past_covariates=dataset.past_covariates,
         future_covariates=dataset.future_covariates,
+        static_covariates=dataset.static_covariates,
+        categorical=dataset.categorical,
+        weight=dataset.weight_column,
         freq=dataset.freq,
         regular=dataset.regular,
+        duplicates=dataset.duplicates,
+        cache=_cache_folder(paths.cache),
+        findings=findings,
     )
+
+
+def _cache_folder(name: str | None) -> Path | None:
+    try:
+        return None if name is None else Path(name).expanduser()
+    except RuntimeError:  # there is no home folder
+        log.warning("paths.cache=%s: there is no such folder, so nothing is cached.", name)
+        return None
+
+
+def load_data(
+    settings: Mapping[str, Any], findings: Findings | None = None
+) -> tuple[SeriesTable, FitConfig]:
+    """Read the table that settings name, and settle the lengths that they leave to it.
+
+    Args:
+        settings: of a fit.
+        findings: receives what is found out, also when the table is refused.
+
+    Raises:
+        ConfigError: a setting is unknown or wrong.
+        DataError: the data cannot be found or used.
+    """
+    dataset = parse(DatasetConfig, settings["dataset"])
+    paths = parse(PathsConfig, settings["paths"])
+    table = load_table(dataset, paths, findings)
+    ends = split_ends(dataset.split, table.store)
+    return table, parse_fit(settings, suggest_lengths(table.store.freq, ends))

@@ -12,8 +12,18 @@ _TIME_NAMES = ("ds", "date", "datetime", "timestamp", "time")
 class Columns:
     """Which column plays which part.
 
-    A *long* table has an `id` column and one target; a *wide* one has no `id` and one target
-    column for each series, which is named by it.
+    A *long* table has an `id` column; each target column of each id is a series. A *wide* one has
+    no `id` and one target column for each series, which is named by it.
+
+    Attributes:
+        id: of the series, None in a wide table.
+        time: of the time stamps.
+        target: to forecast.
+        past_covariates: known up to now.
+        future_covariates: known over the horizon too.
+        static_covariates: one value an id.
+        categorical: those of the covariates that hold names of categories, not numbers.
+        weight: how often windows of an id are drawn in training, one value an id.
     """
 
     id: str | None
@@ -21,16 +31,26 @@ class Columns:
     target: tuple[str, ...]
     past_covariates: tuple[str, ...] = ()
     future_covariates: tuple[str, ...] = ()
+    static_covariates: tuple[str, ...] = ()
+    categorical: tuple[str, ...] = ()
+    weight: str | None = None
 
     @property
     def covariates(self) -> tuple[str, ...]:
-        """All covariates, those known over the horizon first."""
+        """Covariates that change with time, those known over the horizon first."""
         return self.future_covariates + self.past_covariates
 
     @property
     def names(self) -> tuple[str, ...]:
         """All columns that are read."""
-        return (*([self.id] if self.id else []), self.time, *self.target, *self.covariates)
+        return (
+            *([self.id] if self.id else []),
+            self.time,
+            *self.target,
+            *self.covariates,
+            *self.static_covariates,
+            *([self.weight] if self.weight else []),
+        )
 
 
 def find_columns(
@@ -41,6 +61,9 @@ def find_columns(
     target: Sequence[str] | None = None,
     past_covariates: Sequence[str] = (),
     future_covariates: Sequence[str] = (),
+    static_covariates: Sequence[str] = (),
+    categorical: Sequence[str] = (),
+    weight: str | None = None,
 ) -> Columns:
     """Settle the columns' parts, filling in what is not given.
 
@@ -55,6 +78,9 @@ def find_columns(
         target: columns to forecast.
         past_covariates: columns known up to now.
         future_covariates: columns known over the horizon too.
+        static_covariates: columns of one value an id.
+        categorical: covariates that hold names of categories.
+        weight: column of the weights of ids in training.
 
     Raises:
         DataError: a column is missing or plays two parts.
@@ -71,11 +97,22 @@ def find_columns(
     id = id or None  # an empty setting is none
     if id is None and "unique_id" in names:
         id = "unique_id"
-    taken = {id, time, *past_covariates, *future_covariates}
+    weight = weight or None
+    taken = {id, time, weight, *past_covariates, *future_covariates, *static_covariates}
+    named = bool(target)
     if not target:
         rest = [name for name in names if name not in taken]
         target = ["y"] if "y" in rest else rest
-    columns = Columns(id, time, tuple(target), tuple(past_covariates), tuple(future_covariates))
+    columns = Columns(
+        id,
+        time,
+        tuple(target),
+        tuple(past_covariates),
+        tuple(future_covariates),
+        tuple(static_covariates),
+        tuple(categorical),
+        weight,
+    )
     parts = columns.names
     missing = [name for name in parts if name not in names]
     if missing:
@@ -85,9 +122,22 @@ def find_columns(
     double = [name for name in parts if parts.count(name) > 1]
     if double:
         raise DataError(f"column {double[0]!r} cannot be used twice.")
-    if id is not None and len(target) > 1:
+    if id is None and (static_covariates or weight):
         raise DataError(
-            f"a table with the id column {id!r} has one target column, but {list(target)} were "
-            "named or left over. Name one with dataset.target."
+            f"column {(*static_covariates, weight)[0]!r} tells series apart, which takes a long "
+            "table: one row a series and time, with an id column (dataset.id_column)."
+        )
+    strange = [
+        name for name in categorical if name not in columns.covariates + columns.static_covariates
+    ]
+    if strange:
+        raise DataError(
+            f"dataset.categorical: {strange[0]!r} is none of the covariates. Name it in "
+            "dataset.past_covariates, future_covariates or static_covariates too."
+        )
+    if id is not None and not named and len(target) > 1:
+        raise DataError(
+            f"a table with the id column {id!r} has the columns {list(target)} left over for its "
+            "target. Name the target with dataset.target, one or several columns."
         )
     return columns

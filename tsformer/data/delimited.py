@@ -1,111 +1,177 @@
 """CSV files and their relatives: delimiter, encoding and decimal sign are found out."""
 
+import codecs
+import contextlib
+import csv
+import io
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, NamedTuple
 
 import pandas as pd
 import pyarrow as pa
 
+from tsformer.data.decimals import Decimals
 from tsformer.errors import DataError
 
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 # Of two that are equally frequent in a header, the first: commas stand in names, tabs do not.
 _DELIMITERS = ("\t", ";", ",")
+_MARKS = {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+_BLOCK = 1 << 20  # bytes that are looked at together
 # What pandas takes as missing by default.
 _MISSING = [
     *("", "NA", "N/A", "n/a", "#NA", "#N/A", "#N/A N/A", "<NA>", "NULL", "null", "None"),
     *("NaN", "nan", "-NaN", "-nan", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
 ]
-_COMMA_NUMBER = r"\s*[+-]?\d*(,\d+)?([eE][+-]?\d+)?\s*"
-_THOUSANDS = r"\s*[+-]?[1-9]\d{0,2},\d{3}\s*"
+_FIRST_ROWS = 100  # of a file, that show whether it has decimal commas
+_EXCESS = ""  # name of a column behind the last; no other is called so
 
 
-def delimited_names(path: Path) -> list[str]:
+class Dialect(NamedTuple):
+    """How a delimited file is written.
+
+    Attributes:
+        delimiter: between the fields of a row.
+        encoding: of the text, as Python names it.
+        may_have_decimal_commas: fields may hold commas, and the delimiter is a semicolon.
+    """
+
+    delimiter: str
+    encoding: str
+    may_have_decimal_commas: bool
+
+
+def find_dialect(path: Path) -> Dialect:
+    """Find out how a file is written; all of it is looked at, a block at a time.
+
+    It is UTF-16 if it begins with a byte order mark that says so, else UTF-8, with or without one,
+    or else Latin-1.
+
+    Raises:
+        OSError: it cannot be opened or decompressed.
+    """
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    is_utf_8, has_commas = True, False
+    with _open(path) as stream:
+        start = block = stream.read(_BLOCK)
+        while block:
+            has_commas = has_commas or b"," in block
+            is_utf_8 = is_utf_8 and _decodes(decoder, block)
+            block = stream.read(_BLOCK)
+    is_utf_8 = is_utf_8 and _decodes(decoder, b"", final=True)
+    encoding = _MARKS.get(start[:2]) or ("utf-8-sig" if is_utf_8 else "latin-1")
+    text = start.decode(encoding, errors="replace").lstrip("\r\n")
+    header = re.sub(r'"[^"]*"', "", text).split("\n", 1)[0]
+    delimiter = max(_DELIMITERS, key=header.count)
+    return Dialect(delimiter, encoding, delimiter == ";" and has_commas)
+
+
+def delimited_names(path: Path, dialect: Dialect) -> list[str]:
     """Return the column names of a delimited file.
 
     Raises:
-        ValueError: pandas cannot parse it.
-        OSError: it cannot be opened or decompressed.
+        DataError: the first row is longer than the header.
+        ValueError: there is no header.
+        OSError: the file cannot be opened or decompressed.
     """
-    delimiter = _find_delimiter(path)
-    # pandas would rename the second of two equal names.
-    header = _parse(path, delimiter, header=None, nrows=1, dtype=str).iloc[0].dropna()
-    if header.duplicated().any():
-        double = header[header.duplicated()].iloc[0]
-        raise DataError(f"{path}: the table has two columns {double!r}. Rename one.")
-    return _without_index(list(_parse(path, delimiter, nrows=0)))
-
-
-def read_delimited(
-    path: Path, needed: Collection[str] | None = None, text: Collection[str] = ()
-) -> tuple[pd.DataFrame, list[str]]:
-    """Read a delimited file: UTF-8, with or without byte order mark, or else Latin-1.
-
-    A file with semicolons may have decimal commas.
-
-    Args:
-        path: the file, plain or compressed.
-        needed: columns to return if they are there; None returns all.
-        text: columns that are text whatever they look like, if they are there.
-
-    Returns:
-        The needed columns, and the names of all.
-
-    Raises:
-        DataError: rows have more fields than the header, or it is not clear whether commas in
-            numbers are decimal.
-        ValueError: pandas cannot parse it.
-        OSError: it cannot be opened or decompressed.
-    """
-    delimiter = _find_delimiter(path)
-    # All columns are parsed: pandas lets rows with too many fields pass when it reads some alone.
-    numbers = [name for name in _parse(path, delimiter, nrows=0) if name not in text]
-    options = {
-        "dtype": dict.fromkeys(text, str),
-        "keep_default_na": False,  # the id NA may be Namibia
-        "na_values": dict.fromkeys(numbers, _MISSING),
-    }
-    frame = _parse(path, delimiter, **options)
-    if not isinstance(frame.index, pd.RangeIndex):  # pandas took the first fields as an index
+    with _open_text(path, dialect) as stream:
+        rows = csv.reader(stream, delimiter=dialect.delimiter)
+        names = _read_header(rows)
+        first: list[str] = []
+        with contextlib.suppress(csv.Error):  # a text too long for this reader, not for pandas
+            first = next(filter(None, rows), first)
+    if len(first) > len(names):
         raise DataError(
             f"{path}: its rows have more fields than its header. Name every column in the header, "
             "and remove delimiters at the ends of rows."
         )
-    names = _without_index(list(frame))
-    kept = [name for name in names if needed is None or name in needed]
-    frame = frame[kept]
-    if delimiter != ";":
-        return frame, names
-    commas = [name for name in kept if name not in text and _has_comma_numbers(frame[name])]
-    if not commas:
-        return frame, names
-    if all(_may_be_thousands(frame[name]) for name in commas):
-        raise DataError(
-            f"{path}: the commas in the numbers of column {commas[0]!r} may stand for decimals or "
-            "for thousands. Write decimals with points, and nothing between thousands."
-        )
-    again = _parse(path, delimiter, decimal=",", **options)[kept]
-    is_number = pd.api.types.is_numeric_dtype
-    for name in kept:
-        if is_number(frame[name]) and not is_number(again[name]):
-            raise DataError(
-                f"{path}: column {commas[0]!r} seems to hold decimal commas, but column {name!r} "
-                "decimal points. Write all numbers with points."
-            )
-    return again, names
+    return _without_index(names)
 
 
-def _parse(path: Path, delimiter: str, **options: Any) -> pd.DataFrame:
-    # Read piece by piece (low_memory), a column's type could change from piece to piece.
-    options |= {"sep": delimiter, "low_memory": False}
-    try:
-        with _open(path) as stream:
-            return pd.read_csv(stream, **options)
-    except UnicodeDecodeError:
-        with _open(path) as stream:
-            return pd.read_csv(stream, encoding="latin-1", **options)
+def delimited_chunks(
+    path: Path, dialect: Dialect, needed: list[str], text: Collection[str], rows: int
+) -> Iterator[pd.DataFrame]:
+    """Read a delimited file so many rows at a time.
+
+    The type of a column is found out in each chunk anew.
+
+    Args:
+        path: the file, plain or compressed.
+        dialect: what `find_dialect` found.
+        needed: columns to return, in their order.
+        text: columns that are text whatever they look like, if they are there.
+        rows: of a frame, at most.
+
+    Raises:
+        DataError: a row has more fields than the header, or it is not clear whether commas or
+            points in numbers are decimal; this may show only at the end of the file.
+        ValueError: pandas cannot parse it.
+        OSError: it cannot be opened or decompressed.
+    """
+    if not dialect.may_have_decimal_commas:
+        yield from _parse(path, dialect, needed, text, rows)
+        return
+    # All columns show what a comma means. Only texts do, but once it is known they are slow.
+    names = delimited_names(path, dialect)
+    decimals = Decimals(path, text, needed)
+    for frame in _parse(path, dialect, names, text, _FIRST_ROWS, dtype=str):
+        decimals.convert(frame)
+        break
+    options: dict[str, Any] = {"decimal": ","} if decimals.certain else {"dtype": str}
+    for frame in _parse(path, dialect, names, text, rows, **options):
+        yield decimals.convert(frame)
+    decimals.refuse_thousands()
+
+
+def _parse(
+    path: Path,
+    dialect: Dialect,
+    needed: list[str],
+    text: Collection[str],
+    rows: int,
+    **options: Any,
+) -> Iterator[pd.DataFrame]:
+    """Yield the needed columns, so many rows at a time; refuse rows longer than the header."""
+    with _open_text(path, dialect) as stream:
+        header = csv.reader(stream, delimiter=dialect.delimiter)
+        names = _read_header(header)
+        numbers = [name for name in names if name not in text]
+        options = {
+            "sep": dialect.delimiter,
+            "header": None,
+            # All columns and one more: pandas lets rows with too many fields pass where it reads
+            # some columns alone, and pandas 2 where a chunk begins.
+            "names": [*names, _EXCESS],
+            # As categories, texts such as 007 would be taken for numbers by pandas 3.
+            "dtype": dict.fromkeys(text, str),
+            "keep_default_na": False,  # the id NA may be Namibia
+            "na_values": dict.fromkeys(numbers, _MISSING) | {_EXCESS: [""]},
+            "chunksize": rows,
+            "low_memory": False,  # piece by piece, a column's type could change within a chunk
+        } | options
+        first_row = 0
+        try:
+            for frame in pd.read_csv(stream, **options):
+                excess = frame[_EXCESS].notna().to_numpy()
+                if excess.any():
+                    raise _long_row(path, f"row {first_row + int(excess.argmax())}")
+                first_row += len(frame)
+                yield frame[needed]
+        except pd.errors.ParserError as error:
+            long = re.search(r"fields in line (\d+)", str(error))
+            if long is None:
+                raise
+            raise _long_row(path, f"line {int(long[1]) + header.line_num}") from error
+
+
+def _read_header(rows: Iterator[list[str]]) -> list[str]:
+    """Return the names in the first row that is not blank; nameless columns get pandas' names."""
+    header = next((row for row in rows if len(row) > 1 or "".join(row).strip()), None)
+    if header is None:
+        raise ValueError("there is no header")
+    return [name or f"Unnamed: {position}" for position, name in enumerate(header)]
 
 
 def _without_index(names: list[str]) -> list[str]:
@@ -113,26 +179,28 @@ def _without_index(names: list[str]) -> list[str]:
     return names[1:] if names[:1] == ["Unnamed: 0"] else names
 
 
-def _open(path: Path) -> pa.NativeFile:
+def _long_row(path: Path, place: str) -> DataError:
+    return DataError(
+        f"{path}: {place} has more fields than the header. Remove what is too much, or put quotes "
+        "around text that holds a delimiter."
+    )
+
+
+def _open(path: Path) -> IO[bytes]:
+    codec = COMPRESSIONS.get(path.suffix.lower())
     # Arrow's codecs, since pandas needs a further package for zstd.
-    return pa.input_stream(str(path), compression=COMPRESSIONS.get(path.suffix.lower()))
+    return pa.input_stream(str(path), compression=codec) if codec else path.open("rb")
 
 
-def _find_delimiter(path: Path) -> str:
-    with _open(path) as stream:
-        start = stream.read(1 << 16).decode("latin-1")  # delimiters are the same in UTF-8
-    header = re.sub(r'"[^"]*"', "", start.lstrip("\r\n")).split("\n", 1)[0]
-    return max(_DELIMITERS, key=header.count)
+def _open_text(path: Path, dialect: Dialect) -> io.TextIOWrapper:
+    return io.TextIOWrapper(_open(path), encoding=dialect.encoding, newline="")
 
 
-def _has_comma_numbers(column: pd.Series) -> bool:
-    if pd.api.types.is_numeric_dtype(column):
+def _decodes(decoder: codecs.IncrementalDecoder, block: bytes, final: bool = False) -> bool:
+    try:
+        pending, _ = decoder.getstate()
+        if pending or not block.isascii():
+            decoder.decode(block, final)
+    except UnicodeDecodeError:
         return False
-    values = column.dropna().astype(str)
-    looks_so = values.head(100).str.fullmatch(_COMMA_NUMBER).all()
-    return bool(looks_so and values.str.contains(",", regex=False).any())
-
-
-def _may_be_thousands(column: pd.Series) -> bool:
-    values = column.dropna().astype(str)
-    return bool(values[values.str.contains(",", regex=False)].str.fullmatch(_THOUSANDS).all())
+    return True

@@ -2,13 +2,10 @@
 
 import hashlib
 import http.client
-import os
-import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
@@ -23,10 +20,8 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
+from tsformer.data.locking import alone
 from tsformer.errors import DataError
-
-if sys.platform != "win32":
-    import fcntl
 
 SCHEMES = ("https", "http", "file")
 BLOCK = 1 << 16  # bytes read at a time, at most
@@ -74,7 +69,7 @@ def download(
     part = path.with_name(path.name + ".part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _alone(path.with_name(path.name + ".lock")):
+        with alone(path.with_name(path.name + ".lock")):
             if path.exists():  # another process was faster
                 return
             if sha256 is None:
@@ -99,34 +94,6 @@ def _scheme_of(url: str) -> str:
     if scheme not in SCHEMES:
         raise DataError(f"{url!r} is not the URL of a file: it must begin with https, http or file")
     return scheme
-
-
-@contextmanager
-def _alone(lock: Path) -> Iterator[None]:
-    """Let one process at a time through; the system frees the lock of one that is killed."""
-    while True:
-        file = lock.open("ab")
-        if sys.platform != "win32":
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX)
-            except OSError:  # a file system without locks
-                break
-        if _is_at(file, lock):
-            break
-        file.close()  # the process before has removed the file that this one waited for
-    try:
-        yield
-    finally:
-        if sys.platform != "win32":  # where an open file cannot be removed
-            lock.unlink(missing_ok=True)
-        file.close()
-
-
-def _is_at(file: IO[bytes], path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(file.fileno()), path.stat())
-    except FileNotFoundError:
-        return False
 
 
 def _fetch(url: str, part: Path, progress: bool, tries: int, wait: float, timeout: float) -> None:

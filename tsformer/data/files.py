@@ -1,18 +1,27 @@
-"""Files, folders and patterns of files as one pandas frame."""
+"""Files, folders and patterns of files as pandas frames, some rows at a time."""
 
+import csv
 import glob
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import unquote
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
-from pyarrow import dataset
+from pyarrow import parquet
 
-from tsformer.data.delimited import COMPRESSIONS, delimited_names, read_delimited
-from tsformer.data.frames import arrow_to_pandas
+from tsformer.data.delimited import (
+    COMPRESSIONS,
+    Dialect,
+    delimited_chunks,
+    delimited_names,
+    find_dialect,
+)
+from tsformer.data.frames import arrow_to_pandas, is_text
 from tsformer.errors import DataError
 
 _KINDS = {
@@ -24,6 +33,7 @@ _KINDS = {
     ".feather": "feather",
     ".arrow": "feather",
 }
+_LARGE_BATCH = 1 << 26  # bytes
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # how Hive, Spark and Arrow name the folder of None
 
 
@@ -56,7 +66,7 @@ def list_files(path: Path) -> list[Path]:
             raise DataError(f"{path}: there is no such file or folder.")
     for file in files:
         if _kind_of(file) != _kind_of(files[0]):
-            pattern = _root_of(path) / "**" / f"*{files[0].suffix}"
+            pattern = root_of(path) / "**" / f"*{files[0].suffix}"
             raise DataError(
                 f"{path}: {files[0].name} and {file.name} are of different kinds. Keep one kind, "
                 f"or give a pattern that matches one, such as '{pattern}'."
@@ -71,92 +81,159 @@ def match_files(pattern: Path) -> list[Path]:
     return [path for path in map(Path, sorted(matches)) if path.is_file()]
 
 
-def column_names(path: Path, file: Path) -> list[str]:
-    """Return the names of a file's columns, also of those that its folders' names hold.
+class Layout(NamedTuple):
+    """What is known of a file before its rows are read.
+
+    Attributes:
+        file: its path.
+        names: of the columns it holds.
+        folders: values of the columns that names of folders hold, by column.
+        dialect: of a file of text.
+    """
+
+    file: Path
+    names: list[str]
+    folders: dict[str, str | None]
+    dialect: Dialect | None
+
+    @property
+    def all_names(self) -> list[str]:
+        """Of all columns."""
+        return [*self.names, *self.folders]
+
+
+def find_layout(path: Path, file: Path) -> Layout:
+    """Return what columns a file has, and how it is written.
 
     Args:
         path: what `list_files` was given.
         file: one of the files that it returned.
 
     Raises:
-        DataError: the file cannot be read.
+        DataError: the file cannot be read, or two of its columns have one name.
     """
+    dialect = None
     with _naming(file):
-        if _kind_of(file) == "text":
-            names = delimited_names(file)
-        else:
-            names = _arrow_names(dataset.dataset(file, format=_kind_of(file)))
-    return [*names, *(name for name in _folder_columns(path, file) if name not in names)]
+        match _kind_of(file):
+            case "text":
+                dialect = find_dialect(file)
+                names = delimited_names(file, dialect)
+            case "parquet":
+                names = _without_index(parquet.read_schema(file))
+            case _:
+                with pa.memory_map(str(file)) as source:
+                    names = _without_index(pa.ipc.open_file(source).schema)
+    index = pd.Index(names)
+    if not index.is_unique:
+        double = index[index.duplicated()][0]
+        raise DataError(f"{file}: the table has two columns {double!r}. Rename one.")
+    folders = _folder_columns(path, file)
+    return Layout(file, names, {k: v for k, v in folders.items() if k not in names}, dialect)
 
 
-def read_files(
-    path: Path,
-    files: Sequence[Path],
-    needed: Collection[str] | None = None,
-    id_column: str | None = None,
-) -> pd.DataFrame:
-    """Read files one below the other.
+def file_chunks(
+    layout: Layout, names: list[str], text: Collection[str], values: int
+) -> Iterator[pd.DataFrame]:
+    """Read a file some rows at a time.
 
     Args:
-        path: what `list_files` was given.
-        files: what it returned.
-        needed: names of the columns to return; None returns all.
-        id_column: column that is read from text as text, so that the id 007 stays 007, as the
-            column `unique_id` always is. Columns of folders' names are text too.
+        layout: of the file.
+        names: columns to return, in their order; those of folders' names are text.
+        text: columns that are read from text as text, so that the id 007 stays 007; of other
+            files they become categories if they are text.
+        values: of a frame, at most, see `chunk_rows`.
 
     Raises:
-        DataError: a file cannot be read, files have different columns, or no rows.
+        DataError: the file cannot be read.
     """
-    text = {"unique_id", id_column or "unique_id"}
-    frames = []
-    expected: list[str] = []
-    for file in files:
-        frame, names = _read_file(file, needed, text)
-        for name, value in _folder_columns(path, file).items():
-            if name not in names:
-                names.append(name)
-                if needed is None or name in needed:
-                    column = pd.Series(value, index=frame.index, dtype=str)
-                    frame = frame.assign(**{name: column})
-        expected = expected or names
-        if differing := sorted(set(names) ^ set(expected)):
-            raise DataError(
-                f"{path}: the files differ in their columns: only one of {files[0]} and {file} "
-                f"has {', '.join(map(repr, differing))}."
-            )
-        if len(frame):  # an empty part has no types to offer
-            frames.append(frame)
-    if not frames:
-        raise DataError(f"{path}: the table has no rows.")
-    return frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
+    added = {k: name for k, name in enumerate(names) if name in layout.folders}
+    own = [name for name in names if name not in layout.folders]
+    with _naming(layout.file):
+        if layout.dialect:
+            rows = chunk_rows(values, len(layout.names))  # all columns are parsed
+            frames = delimited_chunks(layout.file, layout.dialect, own, text, rows)
+        else:
+            rows = chunk_rows(values, len(own))
+            if _kind_of(layout.file) == "parquet":
+                batches = _parquet_batches(layout.file, own, text, rows)
+            else:
+                batches = _feather_batches(layout.file, own)
+            frames = (arrow_to_pandas(table, text) for table in _regroup(batches, rows))
+        for frame in frames:
+            for position, name in added.items():
+                value = _constant(layout.folders[name], frame.index, name in text)
+                frame.insert(position, name, value)
+            yield frame
 
 
-def _read_file(
-    file: Path, needed: Collection[str] | None, text: Collection[str]
-) -> tuple[pd.DataFrame, list[str]]:
-    """Return the needed columns of a file, and the names of all."""
-    with _naming(file):
-        if _kind_of(file) == "text":
-            return read_delimited(file, needed, text)
-        source = dataset.dataset(file, format=_kind_of(file))
-        names = _arrow_names(source)
-        kept = [name for name in names if needed is None or name in needed]
-        return arrow_to_pandas(source.to_table(columns=kept)), names
+def chunk_rows(values: int, num_columns: int) -> int:
+    """Return how many rows hold so many values; a few columns count as four."""
+    return max(values // max(num_columns, 4), 1)
 
 
-def _arrow_names(source: dataset.Dataset) -> list[str]:
+def _parquet_batches(
+    file: Path, names: list[str], text: Collection[str], rows: int
+) -> Iterator[pa.RecordBatch]:
+    # Buffered, since otherwise whole row groups are read, which may hold the whole table; the
+    # buffers are small, as each column has one.
+    options = {"pre_buffer": False, "buffer_size": 1 << 16}
+    schema = parquet.read_schema(file)
+    encoded = [name for name in names if name in text and is_text(schema.field(name).type)]
+    with parquet.ParquetFile(file, read_dictionary=encoded, **options) as reader:
+        for batch in reader.iter_batches(rows, columns=names):
+            yield batch.select(names)
+
+
+def _feather_batches(file: Path, names: list[str]) -> Iterator[pa.RecordBatch]:
+    with pa.memory_map(str(file)) as source:
+        reader = pa.ipc.open_file(source)
+        # To leave columns out, Arrow copies a batch; a large one, which may be the whole table, is
+        # better used where it lies in the file, which takes no memory if it is not compressed.
+        if source.size() < _LARGE_BATCH * reader.num_record_batches:
+            fields = [reader.schema.get_field_index(name) for name in names]
+            # No fields would mean all.
+            options = pa.ipc.IpcReadOptions(included_fields=fields or [0])
+            reader = pa.ipc.open_file(source, options=options)
+        for number in range(reader.num_record_batches):
+            yield reader.get_batch(number).select(names)
+
+
+def _regroup(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
+    """Cut batches and put them together to tables of so many rows; the last one has the rest."""
+    waiting: list[pa.RecordBatch] = []
+    missing = rows
+    for batch in batches:
+        while batch.num_rows:
+            waiting.append(batch.slice(0, missing))
+            missing -= waiting[-1].num_rows
+            batch = batch.slice(waiting[-1].num_rows)
+            if not missing:
+                yield pa.Table.from_batches(waiting)
+                waiting, missing = [], rows
+    if waiting:
+        yield pa.Table.from_batches(waiting)
+
+
+def _constant(value: str | None, index: pd.Index, encoded: bool) -> pd.Series:
+    if not encoded:
+        return pd.Series(value, index=index, dtype=str)
+    codes = np.full(len(index), -1 if value is None else 0)
+    return pd.Series(pd.Categorical.from_codes(codes, [value or ""]), index=index)
+
+
+def _without_index(schema: pa.Schema) -> list[str]:
     # pandas writes a nameless index, which is row numbers, under such a name.
-    return [name for name in source.schema.names if not re.match(r"__index_level_\d+__$", name)]
+    return [name for name in schema.names if not re.match(r"__index_level_\d+__$", name)]
 
 
 def _folder_columns(path: Path, file: Path) -> dict[str, str | None]:
     """Return the columns that names of folders hold, as in `shop=7/part-0.parquet`."""
-    folders = file.relative_to(_root_of(path)).parts[:-1]
+    folders = file.relative_to(root_of(path)).parts[:-1]
     pairs = [folder.split("=", maxsplit=1) for folder in folders if "=" in folder]
     return {unquote(name): None if value == _NO_VALUE else unquote(value) for name, value in pairs}
 
 
-def _root_of(path: Path) -> Path:
+def root_of(path: Path) -> Path:
     """Return the folder itself, the folder of the file, or the one that the pattern starts in."""
     return next(folder for folder in (path, *path.parents) if folder.is_dir())
 
@@ -177,5 +254,6 @@ def _kind_of(file: Path) -> str:
 def _naming(file: Path) -> Iterator[None]:
     try:
         yield
-    except (ValueError, OSError, pa.ArrowException) as error:  # also pandas' and UnicodeError
-        raise DataError(f"{file}: cannot be read as a table ({error}).") from error
+    # ValueErrors are pandas' and Unicode's too.
+    except (ValueError, OSError, csv.Error, pa.ArrowException) as error:
+        raise DataError(f"{file}: cannot be read as a table ({str(error).strip()}).") from error

@@ -1,35 +1,41 @@
 """Covariates over the horizon, given beside the history."""
 
-from dataclasses import replace
-
 import numpy as np
 import pandas as pd
 
 from tsformer.data.columns import Columns
-from tsformer.data.parsing import grid_stamps, parse_numbers, parse_stamps
-from tsformer.data.table import SeriesTable
-from tsformer.data.types import IntArray
+from tsformer.data.parsing import grid_stamps, parse_numbers, parse_stamps, parse_texts
+from tsformer.data.store import SeriesStore
+from tsformer.data.types import FloatArray, IntArray
 from tsformer.errors import DataError
 
 
-def fill_future(
-    table: SeriesTable, future: pd.DataFrame | None, columns: Columns, horizon: int
-) -> SeriesTable:
-    """Fill in the future covariates of the last `horizon` rows of each series.
+def read_future(
+    future: pd.DataFrame | None,
+    columns: Columns,
+    store: SeriesStore,
+    groups: IntArray,
+    horizon: int,
+) -> tuple[FloatArray, dict[str, tuple[str, ...]]]:
+    """Return the future covariates over the horizon behind each group of series.
 
     Args:
-        table: history, extended by `horizon` rows.
         future: covariates by series and time; rows outside the horizons are ignored. Only needed
             when there are future covariates.
         columns: parts of the columns; `future` need not have the target.
-        horizon: rows behind the history of each series, H.
+        store: the history, its grid extended by the horizon.
+        groups: series that are forecast together, (N, C).
+        horizon: steps, H.
+
+    Returns:
+        Values, (N, H, F), with codes in categorical columns, and the texts that these stand for.
 
     Raises:
         DataError: a column or a value is missing; names series and times.
     """
     names = columns.future_covariates
     if not names:
-        return table
+        return np.empty((len(groups), horizon, 0)), {}
     if future is None:
         raise DataError(
             f"the model uses the future covariates {list(names)}: give their values over the "
@@ -40,55 +46,72 @@ def fill_future(
     if missing:
         raise DataError(f"future: no column {missing[0]!r}; it needs {needed}.")
 
+    ends = store.ends[groups].max(axis=1)  # grid position behind each history, (N,)
     try:
-        values = parse_numbers(future, names)
-        series, position = _locate(table, future, columns, horizon)
+        values, categories = _values(future, columns)
+        group, position = _locate(store, groups, future, columns, int(ends.min()))
     except DataError as error:
         raise DataError(f"future: {error}") from error
-    if columns.id is None:
-        values = np.tile(values, (len(table.ids), 1))
-    ends = table.starts + table.lengths - horizon  # grid position behind each history
-    step = position - ends[series]
-    keep = (series >= 0) & (position >= 0) & (step >= 0) & (step < horizon)
-    first_rows = table.offsets[1:] - horizon
-    rows = first_rows[series[keep]] + step[keep]
-    if len(np.unique(rows)) < len(rows):
-        raise DataError("future: a series has the same time twice. Keep one row of each.")
-    covariates = table.covariates.copy()
-    covariates[rows, : len(names)] = values[keep]
-
-    ahead = covariates[first_rows[:, None] + np.arange(horizon), : len(names)]
-    absent = np.any(np.isnan(ahead), axis=2)  # (S, H)
+    step = position - ends[group]
+    row, column = np.nonzero((group >= 0) & (position >= 0) & (step >= 0) & (step < horizon))
+    group, step = group[row, column], step[row, column]
+    ahead = np.full((len(groups), horizon, len(names)), np.nan)
+    ahead[group, step] = values[row]
+    if not np.array_equal(ahead[group, step], values[row], equal_nan=True):
+        raise DataError(
+            "future: rows of the same time differ. Keep one row of each series and time; series "
+            "that are forecast together share their covariates."
+        )
+    absent = np.isnan(ahead).any(axis=2)  # (N, H)
     if absent.any():
         lacking = np.any(absent, axis=1)
         first = int(np.argmax(lacking))
-        times = table.stamps(ends[first] + np.flatnonzero(absent[first]))
+        times = store.stamps(ends[first] + np.flatnonzero(absent[first]))
         raise DataError(
-            f"future: no value of {list(names)} for series {table.ids[first]!r} at {times[0]}"
-            f"{f' to {times[-1]}' if len(times) > 1 else ''} ({len(times)} of {horizon} steps; "
-            f"{lacking.sum()} of {len(table.ids)} series lack some)."
+            f"future: no value of {list(names)} for series {store.ids[groups[first, 0]]!r} at "
+            f"{times[0]}{f' to {times[-1]}' if len(times) > 1 else ''} ({len(times)} of {horizon} "
+            f"steps; {lacking.sum()} of {len(groups)} series lack some)."
         )
-    return replace(table, covariates=covariates)
+    return ahead, categories
+
+
+def _values(
+    future: pd.DataFrame, columns: Columns
+) -> tuple[FloatArray, dict[str, tuple[str, ...]]]:
+    values = np.empty((len(future), len(columns.future_covariates)))
+    categories: dict[str, tuple[str, ...]] = {}
+    for number, name in enumerate(columns.future_covariates):
+        if name in columns.categorical:
+            texts, codes = parse_texts(future[name])
+            categories[name] = tuple(texts)
+            values[:, number] = np.where(codes >= 0, codes, np.nan)
+        else:
+            values[:, number] = parse_numbers(future, [name])[:, 0]
+    return values, categories
 
 
 def _locate(
-    table: SeriesTable, future: pd.DataFrame, columns: Columns, horizon: int
+    store: SeriesStore, groups: IntArray, future: pd.DataFrame, columns: Columns, begin: int
 ) -> tuple[IntArray, IntArray]:
-    """Return each row's series and position on the grid, -1 where it has none.
+    """Return the groups (R, K) that each row is of, -1 for none, and its grid position, (R, 1).
 
-    The rows of a wide table stand for every series in turn.
+    The rows of a wide table, which has no ids, are of every group.
     """
     stamps, time_zone = parse_stamps(future[columns.time], columns.time)
-    if (time_zone is None) != (table.time_zone is None):
+    if (time_zone is None) != (store.time_zone is None):
         raise DataError(
             f"column {columns.time!r} has {'no' if time_zone is None else 'a'} time zone, "
             "unlike the history. Give both the same."
         )
     # Before the first horizon, a grid taken as it came may hold a stamp twice.
-    begin = int((table.starts + table.lengths - horizon).min())
-    position = table.grid[begin:].get_indexer(grid_stamps(stamps, table.time_zone, table.freq))
-    position = np.where(position >= 0, position + begin, -1)
-    if columns.id is not None:
-        return pd.Index(table.ids).get_indexer(future[columns.id].astype(str)), position
-    series = np.repeat(np.arange(len(table.ids)), len(future))
-    return series, np.tile(position, len(table.ids))
+    position = store.grid[begin:].get_indexer(grid_stamps(stamps, store.time_zone, store.freq))
+    position = np.where(position >= 0, position + begin, -1)[:, None]
+    if columns.id is None:
+        return np.tile(np.arange(len(groups)), (len(future), 1)), position
+    group_of = np.empty(groups.size, dtype=np.int64)
+    group_of[groups.ravel()] = np.repeat(np.arange(len(groups)), groups.shape[1])
+    texts, codes = parse_texts(future[columns.id])
+    number = {id: number for number, id in enumerate(store.table_ids)}
+    id = np.array([*(number.get(text, -1) for text in texts), -1])[codes][:, None]
+    series = id * store.num_targets + np.arange(store.num_targets)
+    return np.where(id >= 0, group_of[series], -1), position

@@ -1,126 +1,271 @@
-"""Columns of a frame as arrays, or a complaint that names column, row and remedy."""
+"""Columns of a frame as arrays; what is wrong in them is found and named."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
 from tsformer.data.calendar import step_of
+from tsformer.data.findings import Finding, Findings
 from tsformer.data.types import FloatArray, IntArray
 from tsformer.errors import DataError
 
+_LARGEST = np.finfo(np.float32).max
+# Names a cell: from its column and the number of its row to "series 'a', column 'y', row 3".
+Place = Callable[[str, int], str]
 
-def parse_numbers(frame: pd.DataFrame, names: Sequence[str]) -> FloatArray:
-    """Return columns as (R, F) numbers, NaN where empty.
+
+def plain_place(name: str, row: int) -> str:
+    """Name a cell of a frame whose rows are counted from 0."""
+    return f"column {name!r}, row {row}"
+
+
+def shown(value: object) -> str:
+    """Return a cell as a message shows it: text in quotes, and cut if it is long."""
+    text = str(value)
+    text = text if len(text) <= 40 else f"{text[:40]}..."
+    return repr(text) if isinstance(value, str) else text
+
+
+def parse_numbers(
+    frame: pd.DataFrame,
+    names: Sequence[str],
+    findings: Findings | None = None,
+    place: Place = plain_place,
+) -> FloatArray:
+    """Return columns as (R, F) numbers, NaN where empty or wrong.
+
+    Args:
+        frame: has the columns.
+        names: of the columns, F.
+        findings: receives what is not a number, or infinite; None raises it.
+        place: names a cell.
 
     Raises:
-        DataError: a value is not a number, or infinite.
+        DataError: a value is not a number, or infinite, and there are no `findings`.
     """
+    found = Findings() if findings is None else findings
     values = np.empty((len(frame), len(names)))
-    for column, name in enumerate(names):
-        values[:, column] = _to_floats(frame[name], name)
-        infinite = np.isinf(values[:, column])
-        if infinite.any():
-            raise DataError(
-                f"column {name!r}, row {int(np.argmax(infinite))}: infinite. "
-                "Correct it, or leave it empty if the value is missing."
-            )
+    for number, name in enumerate(names):
+        values[:, number] = _to_floats(frame[name], name, found, place)
+    if findings is None:
+        found.refuse()
     return values
 
 
-def _to_floats(column: pd.Series, name: str) -> FloatArray:
+def _to_floats(column: pd.Series, name: str, findings: Findings, place: Place) -> FloatArray:
     dtype = column.dtype
     # Dates, times and complex numbers would pass for numbers below.
     if dtype.kind in "mMc" or isinstance(dtype, pd.PeriodDtype):
-        raise DataError(
-            f"column {name!r} holds values of type {dtype}, not numbers. Convert them, or do not "
-            "use the column."
+        findings.add(
+            Finding(
+                "error",
+                "not numbers",
+                f"column {name!r} holds values of type {dtype}, not numbers",
+                "Convert them, or do not use the column.",
+            ),
+            name,
         )
+        return np.full(len(column), np.nan)
     if isinstance(dtype, pd.ArrowDtype) and (
         pa.types.is_decimal(dtype.pyarrow_dtype) or pa.types.is_float16(dtype.pyarrow_dtype)
     ):
         column = column.astype(pd.ArrowDtype(pa.float64()))  # pandas fails on these
+    if isinstance(dtype, pd.CategoricalDtype):
+        column = pd.Series(np.asarray(column), index=column.index)
     numbers = pd.to_numeric(column, errors="coerce")
-    values = numbers.to_numpy(dtype=np.float64, na_value=np.nan)
-    wrong = np.isnan(values) & column.notna().to_numpy()
-    # Of numbers, those alone: pandas tells NaN from NA in some types.
-    if wrong.any() and not pd.api.types.is_numeric_dtype(dtype):
-        row = int(np.argmax(wrong))
-        raise DataError(
-            f"column {name!r}, row {row}: {column.iloc[row]!r} is not a number. "
-            "Correct it, leave it empty if the value is missing, or do not use the column."
+    values: FloatArray = numbers.to_numpy(dtype=np.float64, na_value=np.nan)
+    # Of numbers, no NaN is wrong: pandas tells NaN from NA in some types.
+    if not pd.api.types.is_numeric_dtype(dtype):
+        wrong = np.isnan(values) & column.notna().to_numpy()
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            findings.add(
+                Finding(
+                    "error",
+                    "not a number",
+                    f"{place(name, row)}: {shown(column.iloc[row])} is not a number",
+                    "Correct it, leave it empty if the value is missing, do not use the column, "
+                    "or name it in dataset.categorical if it holds categories.",
+                    int(wrong.sum()),
+                ),
+                name,
+            )
+    infinite = np.abs(values) > _LARGEST
+    if infinite.any():
+        row = int(np.argmax(infinite))
+        what = "infinite" if np.isinf(values[row]) else f"{values[row]:g} is too large"
+        findings.add(
+            Finding(
+                "error",
+                "infinite",
+                f"{place(name, row)}: {what}",
+                "Correct it, or leave it empty if the value is missing.",
+                int(infinite.sum()),
+            ),
+            name,
         )
+        values = np.where(infinite, np.nan, values)
     return values
 
 
-def parse_stamps(column: pd.Series, name: str) -> tuple[pd.DatetimeIndex, str | None]:
+def parse_texts(column: pd.Series) -> tuple[list[str], IntArray]:
+    """Return the distinct values as text, and the number of each row's, (R,); -1 where missing.
+
+    Whole numbers read the same whether their column is of integers or, for a missing value, of
+    floats.
+    """
+    codes, values = pd.factorize(column)
+    if pd.api.types.is_float_dtype(values.dtype):
+        texts = [f"{value:.0f}" if float(value).is_integer() else str(value) for value in values]
+    else:
+        texts = [str(value) for value in values]
+    codes = codes.astype(np.int64)
+    merged: dict[str, int] = {}  # the number 1 and the text 1 are one
+    index = [merged.setdefault(text, len(merged)) if text else -1 for text in texts]
+    codes = np.array([*index, -1], dtype=np.int64)[codes]  # the last stands for -1
+    return list(merged), codes
+
+
+def parse_stamps(
+    column: pd.Series,
+    name: str,
+    findings: Findings | None = None,
+    place: Place = plain_place,
+    day_first: bool | None = None,
+) -> tuple[pd.DatetimeIndex, str | None]:
     """Return a column as time stamps, and their time zone; zoned stamps become UTC.
 
+    Args:
+        column: times, or text that says them in one form.
+        name: of the column.
+        findings: receives what is not a time, which becomes NaT; None raises it.
+        place: names a cell.
+        day_first: whether 01/02/2024 is in February; None: as other rows tell.
+
     Raises:
-        DataError: a value is not a time, or none is given.
+        DataError: no value is a time, or, without `findings`, one is not or is missing.
     """
+    found = Findings() if findings is None else findings
+    stamps, zone = _to_stamps(column, name, found, place, day_first)
+    if findings is None:
+        found.refuse()
+    return stamps, zone
+
+
+def _to_stamps(
+    column: pd.Series, name: str, findings: Findings, place: Place, day_first: bool | None
+) -> tuple[pd.DatetimeIndex, str | None]:
+    if column.isna().all():
+        column = pd.Series(pd.NaT, index=column.index, dtype="datetime64[us]")
     if pd.api.types.is_numeric_dtype(column):
         raise DataError(
             f"column {name!r} holds numbers, not times; it has to hold dates such as 2024-01-31 "
             "or 2024-01-31 13:00. Convert it, or name another with dataset.time_column."
         )
+    codes, distinct = None, column
+    if isinstance(column.dtype, pd.CategoricalDtype) or is_text(column):
+        # Series share most of their stamps: each is parsed once.
+        codes, values = pd.factorize(column)
+        distinct = pd.Series(np.asarray(values, dtype=object)).infer_objects()
+    if day_first is None:
+        day_first = find_day_first([distinct], name)
     try:
-        with warnings.catch_warnings():  # stamps that pandas would parse one by one, each its way
-            warnings.simplefilter("error", UserWarning)
-            day_first = _is_day_first(column, name)
-            utc = _has_changing_offset(column)
-            parsed = pd.to_datetime(column, dayfirst=day_first, utc=utc)
-            stamps = pd.DatetimeIndex(parsed).as_unit("us")
+        stamps = _parse_distinct(distinct, day_first, errors="raise")
     except (ValueError, TypeError, UserWarning) as error:
+        stamps = _of_one_form(distinct, name, day_first, error)
+    zone = None if stamps.tz is None else str(stamps.tz)
+    if zone is not None:
+        stamps = stamps.tz_convert("UTC")
+    if codes is not None:
+        stamps = stamps.append(pd.DatetimeIndex([pd.NaT], dtype=stamps.dtype)).take(codes)
+    absent = stamps.isna()
+    if absent.any():
+        missing = column.isna().to_numpy() | (column.astype(str).isin(["", "NaT"])).to_numpy()
+        for kind, rows, what, remedy in (
+            ("no time", absent & missing, "no time is given", "Fill it in, or remove the row."),
+            (
+                "not a time",
+                absent & ~missing,
+                "is not a time of the form of the others",
+                "Write all times in one form, such as 2024-01-31 13:00.",
+            ),
+        ):
+            if rows.any():
+                row = int(np.argmax(rows))
+                value = "" if kind == "no time" else f"{shown(column.iloc[row])} "
+                example = f"{place(name, row)}: {value}{what}"
+                findings.add(Finding("error", kind, example, remedy, int(rows.sum())), name)
+    return stamps, zone
+
+
+def _parse_distinct(distinct: pd.Series, day_first: bool, errors: str) -> pd.DatetimeIndex:
+    with warnings.catch_warnings():  # stamps that pandas would parse one by one, each its way
+        warnings.simplefilter("error", UserWarning)
+        utc = _has_changing_offset(distinct)
+        parsed = pd.to_datetime(distinct, dayfirst=day_first, utc=utc, errors=errors)
+        return pd.DatetimeIndex(parsed).as_unit("us")
+
+
+def _of_one_form(
+    distinct: pd.Series, name: str, day_first: bool, error: Exception
+) -> pd.DatetimeIndex:
+    """Parse what can be; a column none or most of which can not is refused as a whole."""
+    try:
+        stamps = _parse_distinct(distinct, day_first, errors="coerce")
+    except (ValueError, TypeError, UserWarning):
+        stamps = pd.DatetimeIndex([])
+    if 2 * stamps.notna().sum() <= len(distinct):
         raise DataError(
             f"column {name!r} does not hold times of one form, such as 2024-01-31 or "
             f"2024-01-31 13:00: {error}"
         ) from error
-    if stamps.hasnans:
-        raise DataError(f"column {name!r}, row {int(np.argmax(stamps.isna()))}: no time is given.")
-    if stamps.tz is None:
-        return stamps, None
-    return stamps.tz_convert("UTC"), str(stamps.tz)
+    return stamps
 
 
-def _is_day_first(column: pd.Series, name: str) -> bool:
-    """Tell 31/01/2024 from 01/31/2024 by a number above 12; refuse to guess without one."""
-    if not pd.api.types.is_string_dtype(column.dtype):
-        return False
-    parts = column.astype(str).str.extract(r"^\s*(\d{1,2})[./-](\d{1,2})[./-]\d").dropna()
-    if parts.empty:
-        return False
-    first, second = (parts[place].astype(int).max() for place in (0, 1))
-    if first <= 12 and second <= 12:
+def is_text(column: pd.Series) -> bool:
+    """Tell a column of text, of whatever type."""
+    return bool(pd.api.types.is_string_dtype(column.dtype))
+
+
+def find_day_first(columns: Iterable[pd.Series], name: str) -> bool:
+    """Tell 31/01/2024 from 01/31/2024 by a number above 12; refuse to guess without one.
+
+    Args:
+        columns: the column, a piece after the other; no more are looked at than needed.
+        name: of the column.
+
+    Raises:
+        DataError: some may be either, and none tells which.
+    """
+    ambiguous = None
+    for column in columns:
+        if not is_text(column):
+            break
+        column = column.reset_index(drop=True)
+        parts = column.astype(str).str.extract(r"^\s*(\d{1,2})[./-](\d{1,2})[./-]\d").dropna()
+        if parts.empty:
+            break
+        first, second = (parts[place].astype(int).max() for place in (0, 1))
+        if first > 12 or second > 12:
+            return bool(first > 12)
+        ambiguous = ambiguous or column.loc[parts.index[0]]
+    if ambiguous:
         raise DataError(
-            f"column {name!r}: {column.iloc[0]!r} may begin with the day or with the month, and no "
+            f"column {name!r}: {ambiguous!r} may begin with the day or with the month, and no "
             "row tells which. Write dates as 2024-01-31."
         )
-    return bool(first > 12)
+    return False
 
 
 def _has_changing_offset(column: pd.Series) -> bool:
     """Tell text such as 2024-01-01 00:00+01:00 whose offset changes with summer time."""
-    if not pd.api.types.is_string_dtype(column.dtype):
+    if not is_text(column):
         return False
     offsets = column.astype(str).str.extract(r":\d\d(?:\.\d+)?\s*([+-]\d\d:?\d\d)$")[0]
     return len(offsets.dropna().unique()) > 1
-
-
-def parse_ids(column: pd.Series, name: str) -> tuple[tuple[str, ...], IntArray]:
-    """Return the ids as text, in order of appearance, and the index of each row's id, (R,).
-
-    Raises:
-        DataError: a row has no id.
-    """
-    text = column.astype(str)
-    empty = (column.isna() | (text == "")).to_numpy()
-    if empty.any():
-        raise DataError(f"column {name!r}, row {int(np.argmax(empty))}: no series id is given.")
-    codes, ids = pd.factorize(text)
-    return tuple(ids), codes
 
 
 def check_freq(freq: str) -> str:

@@ -1,74 +1,218 @@
-"""Standard scores of targets, per series, and of covariates, from the train rows alone."""
+"""Scaling of targets by statistics of the train rows alone."""
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
 
-from tsformer.data.table import SeriesTable
+from tsformer.data.findings import Finding
+from tsformer.data.moments import moments, nonzero_spread, pooled
+from tsformer.data.store import SeriesStore
 from tsformer.data.types import FloatArray, IntArray
+
+Per = Literal["series", "dataset", "none"]
+Method = Literal["standard", "robust"]
+Transform = Literal["none", "log1p", "asinh"]
+
+_NORMAL_IQR = 1.349  # interquartile range of a normal distribution of standard deviation 1
+_Function = Callable[[FloatArray], FloatArray]
+_FORWARD: dict[Transform, _Function] = {"none": np.asarray, "log1p": np.log1p, "asinh": np.arcsinh}
+_BACKWARD: dict[Transform, _Function] = {"none": np.asarray, "log1p": np.expm1, "asinh": np.sinh}
 
 
 @dataclass(frozen=True)
 class Scaler:
-    """Statistics in double precision: (value - mean) / std.
+    """Statistics in double precision: a value x becomes (transform(x) - mean) / std.
 
     Attributes:
         ids: series that `mean` and `std` belong to, in order.
-        mean: of each series' observed target, (S, C), or (1, C) where channels are the series.
-        std: its standard deviation (ddof=0), 1 where it is 0, in the shape of `mean`.
-        covariate_mean: (F,).
-        covariate_std: (F,).
+        mean: of each series' transformed values, (S,); their median when `robust`.
+        std: standard deviation (ddof=0), (S,); interquartile range / 1.349 when `robust`, which
+            is the same for normal values; 1 where it is 0.
+        fallback_mean: of all series' values together, for series without any.
+        fallback_std: likewise.
+        per: each `series` has its own statistics, or all have those of the `dataset`, or 0 and 1.
+        method: `standard` or `robust`.
+        transform: of values before all else; `log1p` is ln(1 + x), `asinh` its like for any sign.
     """
 
     ids: tuple[str, ...]
     mean: FloatArray
     std: FloatArray
-    covariate_mean: FloatArray
-    covariate_std: FloatArray
+    fallback_mean: float
+    fallback_std: float
+    per: Per
+    method: Method
+    transform: Transform
 
     @classmethod
-    def fit(cls, table: SeriesTable, end: int) -> "Scaler":
-        """Fit on the rows before position `end` of the grid.
+    def fit(
+        cls,
+        store: SeriesStore,
+        end: int,
+        *,
+        per: Per = "series",
+        method: Method = "standard",
+        transform: Transform = "none",
+    ) -> "Scaler":
+        """Fit on the rows before position `end` of the grid, a block of them at a time.
 
-        A series without a value there keeps mean 0 and standard deviation 1.
+        A series without a value there takes the statistics of all series together. A robust fit
+        holds one float32 copy of these rows for that. With `log1p` all values must be above -1;
+        see `find_too_small_for_log1p`.
         """
-        train = table.row_positions < end
-        series = np.where(train, table.row_series, -1)
-        mean, std = _moments(table.target, series, len(table.lengths))
-        covariate_mean, covariate_std = _moments(table.covariates, np.where(train, 0, -1), 1)
-        return cls(table.ids, mean, std, covariate_mean[0], covariate_std[0])
+        mean, std = np.zeros(len(store.ids)), np.ones(len(store.ids))
+        fallback_mean, fallback_std = 0.0, 1.0
+        if per != "none":
+            count, center, spread = _fit_series(store, end, method, transform)
+            fallback_mean, fallback_std = _fit_dataset(
+                store, end, method, transform, count, center, spread
+            )
+            use = (count > 0) & (per == "series")
+            mean = np.where(use, center, fallback_mean)
+            std = np.where(use, nonzero_spread(center, spread), fallback_std)
+        return cls(store.ids, mean, std, fallback_mean, fallback_std, per, method, transform)
 
-    def adapt(self, table: SeriesTable) -> "Scaler":
-        """Return the statistics for a table's series, fitting those of series not seen before."""
-        own = Scaler.fit(table, len(table.grid))
-        if len(table.lengths) == len(self.mean) and table.ids == self.ids:
-            mean, std = self.mean, self.std
+    def adapt(self, store: SeriesStore) -> "Scaler":
+        """Return the statistics for another store's series, fitting those not seen before.
+
+        Known series, by their id, keep their statistics; others are fitted on all their rows, and
+        those without a value take the fallback.
+        """
+        if store.ids == self.ids:
+            return self
+        place = pd.Index(self.ids).get_indexer(pd.Index(store.ids))
+        mean = np.full(len(place), self.fallback_mean)
+        std = np.full(len(place), self.fallback_std)
+        if self.per == "series" and (place < 0).any():
+            end = len(store.grid)
+            count, center, spread = _fit_series(store, end, self.method, self.transform)
+            mean = np.where(count > 0, center, mean)
+            std = np.where(count > 0, nonzero_spread(center, spread), std)
+        mean = np.where(place < 0, mean, self.mean[place])
+        std = np.where(place < 0, std, self.std[place])
+        return replace(self, ids=store.ids, mean=mean, std=std)
+
+    def scale(self, values: NDArray[Any], series: IntArray) -> FloatArray:
+        """Return values in scaled units.
+
+        Args:
+            values: in original units, (B, H) or (B, H, C); NaN where missing.
+            series: whose they are, (B,) or (B, C).
+        """
+        mean, std = self._of(series)
+        with np.errstate(all="ignore"):  # NaN and infinity are refused by those who forecast
+            return (_FORWARD[self.transform](values.astype(np.float64)) - mean) / std
+
+    def unscale(self, values: NDArray[Any], series: IntArray) -> FloatArray:
+        """Return values in original units, the inverse of `scale`; infinite if too large."""
+        mean, std = self._of(series)
+        with np.errstate(all="ignore"):
+            return _BACKWARD[self.transform](values.astype(np.float64) * std + mean)
+
+    def _of(self, series: IntArray) -> tuple[FloatArray, FloatArray]:
+        return np.expand_dims(self.mean[series], 1), np.expand_dims(self.std[series], 1)
+
+
+def find_too_small_for_log1p(store: SeriesStore) -> Finding | None:
+    """Return what is wrong with values of -1 and less, which have no log1p; None without any."""
+    finding = None
+    for series, values in store.blocks():
+        wrong = np.flatnonzero(values <= -1)
+        if not len(wrong):
+            continue
+        if finding is None:
+            s = series[wrong[0]]
+            row = store.offsets[series[0]] + wrong[0]
+            stamp = store.stamps(np.array([row - store.offsets[s] + store.starts[s]]))[0]
+            finding = Finding(
+                "error",
+                "values too small for log1p",
+                f"series {store.ids[s]!r}, {stamp}: {values[wrong[0]]:g} has no log1p, which "
+                "takes values above -1",
+                "Set dataset.scaling.transform=asinh or none.",
+                count=0,
+            )
+        finding.count += len(wrong)
+    return finding
+
+
+def _observed(
+    store: SeriesStore, end: int, transform: Transform
+) -> Iterator[tuple[IntArray, FloatArray]]:
+    """Yield the transformed observed values before `end` and their series, block by block."""
+    for series, values in store.blocks(end):
+        observed = ~np.isnan(values)
+        if observed.any():
+            yield series[observed], _FORWARD[transform](values[observed])
+
+
+def _fit_series(
+    store: SeriesStore, end: int, method: Method, transform: Transform
+) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Return count, center and spread of each series' values, (S,) each; 0 without a value."""
+    num_series = len(store.ids)
+    counts = np.zeros(num_series, dtype=np.int64)
+    centers, spreads = np.zeros(num_series), np.zeros(num_series)
+    for series, values in _observed(store, end, transform):
+        first, last = series[0], series[-1] + 1  # whole series, in order
+        group = series - first
+        if method == "standard":
+            count, center, variance = moments(values, group, last - first)
+            spread = np.sqrt(variance)
         else:
-            row = {id: row for row, id in enumerate(self.ids)}
-            known = np.array([row.get(id, -1) for id in table.ids])
-            mean = np.where(known[:, None] >= 0, self.mean[known], own.mean)
-            std = np.where(known[:, None] >= 0, self.std[known], own.std)
-        return Scaler(table.ids, mean, std, self.covariate_mean, self.covariate_std)
-
-    def transform(self, table: SeriesTable) -> tuple[FloatArray, FloatArray]:
-        """Return the scaled target (R, C) and covariates (R, F); missing values stay NaN."""
-        series = table.row_series
-        target = (table.target - self.mean[series]) / self.std[series]
-        return target, (table.covariates - self.covariate_mean) / self.covariate_std
+            count = np.bincount(group, minlength=last - first)
+            lower, center, upper = _quartiles(values, count)
+            spread = (upper - lower) / _NORMAL_IQR
+        counts[first:last], centers[first:last], spreads[first:last] = count, center, spread
+    return counts, centers, spreads
 
 
-def _moments(values: FloatArray, group: IntArray, num_groups: int) -> tuple[FloatArray, FloatArray]:
-    """Return mean and standard deviation (G, F) by group of rows, ignoring NaN and group -1."""
-    mean = np.zeros((num_groups, values.shape[1]))
-    std = np.ones_like(mean)
-    for column, x in enumerate(values.T):
-        keep = ~np.isnan(x) & (group >= 0)
-        x, g = x[keep], group[keep]
-        count = np.maximum(np.bincount(g, minlength=num_groups), 1)
-        mean[:, column] = np.bincount(g, x, num_groups) / count
-        with np.errstate(over="ignore"):  # what overflows is refused where it is forecast from
-            variance = np.bincount(g, (x - mean[g, column]) ** 2, num_groups) / count
-        # A constant column leaves rounding dust behind, which must not be blown up.
-        constant = np.sqrt(variance) <= 1e-12 * np.abs(mean[:, column])
-        std[:, column] = np.where(constant, 1.0, np.sqrt(variance))
-    return mean, std
+def _quartiles(values: FloatArray, count: IntArray) -> FloatArray:
+    """Return the three quartiles of each group of consecutive values, (3, N); sorts the values.
+
+    Args:
+        values: (R,).
+        count: values of each group, (N,); the quartiles of none are 0.
+    """
+    bounds = np.concatenate([[0], np.cumsum(count)])
+    for begin, end in pairwise(bounds):
+        values[begin:end].sort()
+    place = np.array([[0.25], [0.5], [0.75]]) * np.maximum(count - 1, 0)
+    below = place.astype(np.int64)
+    low = values[np.minimum(bounds[:-1] + below, len(values) - 1)]
+    high = values[np.minimum(bounds[:-1] + np.ceil(place).astype(np.int64), len(values) - 1)]
+    return np.where(count > 0, low + (place - below) * (high - low), 0.0)
+
+
+def _fit_dataset(
+    store: SeriesStore,
+    end: int,
+    method: Method,
+    transform: Transform,
+    counts: IntArray,
+    centers: FloatArray,
+    spreads: FloatArray,
+) -> tuple[float, float]:
+    """Return center and spread of all series' values together, given theirs; 0, 1 without any."""
+    total = int(counts.sum())
+    if not total:
+        return 0.0, 1.0
+    if method == "standard":
+        center, variance = pooled(counts, centers, spreads**2)
+        spread = np.sqrt(variance)
+    else:
+        # Less something in their midst, the values keep their digits in float32.
+        midst = np.average(centers, weights=counts)
+        values, filled = np.empty(total, dtype=np.float32), 0
+        for _, block in _observed(store, end, transform):
+            values[filled : filled + len(block)] = block - midst
+            filled += len(block)
+        quartiles = np.quantile(values, [0.25, 0.5, 0.75], overwrite_input=True)
+        lower, center, upper = quartiles.astype(np.float64) + midst
+        spread = (upper - lower) / _NORMAL_IQR
+    return float(center), float(nonzero_spread(center, spread))

@@ -3,12 +3,13 @@
 from torch import Tensor, nn
 
 from tsformer.nn.attention import MultiHeadAttention
+from tsformer.nn.dropout import Dropout
 
 
 def feed_forward(d_model: int, d_ff: int, dropout: float) -> nn.Sequential:
     """Return Linear -> ReLU -> Dropout -> Linear, (B, T, D) -> (B, T, D)."""
     return nn.Sequential(
-        nn.Linear(d_model, d_ff), nn.ReLU(), nn.Dropout(dropout), nn.Linear(d_ff, d_model)
+        nn.Linear(d_model, d_ff), nn.ReLU(), Dropout(dropout), nn.Linear(d_ff, d_model)
     )
 
 
@@ -24,7 +25,7 @@ class EncoderLayer(nn.Module):
         self.attention = MultiHeadAttention(d_model, num_heads, attention_dropout=attention_dropout)
         self.norm_feed_forward = nn.LayerNorm(d_model)
         self.feed_forward = feed_forward(d_model, d_ff, dropout)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """Map (B, S, D) to (B, S, D); `mask` is broadcastable to (B, N, S, S)."""
@@ -48,7 +49,7 @@ class DecoderLayer(nn.Module):
         )
         self.norm_feed_forward = nn.LayerNorm(d_model)
         self.feed_forward = feed_forward(d_model, d_ff, dropout)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(
         self,
@@ -72,4 +73,38 @@ class DecoderLayer(nn.Module):
         # One norm serves queries and memory, as in the network this one descends from.
         norm = self.norm_cross_attention
         x = x + self.dropout(self.cross_attention(norm(x), norm(memory), mask=source_mask))
+        return x + self.dropout(self.feed_forward(self.norm_feed_forward(x)))
+
+    def cache_memory(self, memory: Tensor) -> Tensor:
+        """Return what of the memory (B, S, D) `decode_next` needs, (B, 2, N, S, D/N)."""
+        return self.cross_attention.cache_memory(self.norm_cross_attention(memory))
+
+    def decode_next(
+        self,
+        x: Tensor,
+        memory_cache: Tensor,
+        target_cache: Tensor,
+        position: int,
+        source_mask: Tensor | None = None,
+        target_mask: Tensor | None = None,
+    ) -> Tensor:
+        """Map one target token, (B, D), as `forward` does among the others.
+
+        Args:
+            x: the token, (B, D).
+            memory_cache: of `cache_memory`, (B, 2, N, S, D/N).
+            target_cache: keys and values of the tokens before it, (B, 2, N, T, D/N); its own are
+                added, in place.
+            position: 0 for the first token.
+            source_mask: broadcastable to (B, N, 1, S), boolean or added to the scores.
+            target_mask: broadcastable to (B, N, 1, position + 1), in the same form.
+        """
+        attended = self.attention.attend_next(
+            self.norm_attention(x), target_cache, position, target_mask
+        )
+        x = x + self.dropout(attended)
+        attended = self.cross_attention.attend_cached(
+            self.norm_cross_attention(x), memory_cache, source_mask
+        )
+        x = x + self.dropout(attended)
         return x + self.dropout(self.feed_forward(self.norm_feed_forward(x)))

@@ -1,0 +1,11 @@
+"""Where tables are printed."""
+
+import os
+
+from rich.console import Console
+
+
+def open_console() -> Console:
+    """Return the terminal, or standard output 100 columns wide unless COLUMNS says otherwise."""
+    console = Console()
+    return console if console.is_terminal or "COLUMNS" in os.environ else Console(width=100)

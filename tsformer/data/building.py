@@ -1,0 +1,480 @@
+"""Second pass over a table: every value goes to its row of a SeriesStore."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from tsformer.data.calendar import step_of
+from tsformer.data.columns import Columns
+from tsformer.data.findings import Finding, Findings, Level
+from tsformer.data.parsing import (
+    check_freq,
+    grid_stamps,
+    infer_freq,
+    parse_numbers,
+    parse_texts,
+    shown,
+)
+from tsformer.data.scanning import Reader, Rows, Scan, scan
+from tsformer.data.sources import Chunk, Source
+from tsformer.data.store import BLOCK_ROWS, SeriesStore
+from tsformer.data.types import BoolArray, Float32Array, FloatArray, IntArray
+from tsformer.errors import DataError
+
+# Makes a large array: its name, its length and width, and its type; zeros.
+Allocate = Callable[[str, tuple[int, ...], type], np.ndarray]
+
+# A table that grows by more than this through its gaps holds a wrong stamp or a wrong freq.
+_MAX_GAP_RATIO = 50
+_LARGEST_SMALL_TABLE = 1_000_000
+
+
+def build_store(
+    source: Source,
+    columns: Columns,
+    findings: Findings,
+    *,
+    freq: str | None = None,
+    regular: bool = True,
+    duplicates: str = "error",
+    allocate: Allocate = lambda name, shape, dtype: np.zeros(shape, dtype),
+) -> SeriesStore:
+    """Validate a table and lay its series on a regular grid, in memory that its size does not need.
+
+    Args:
+        source: long or wide table, as `columns` says; rows in any order.
+        columns: parts of the columns.
+        findings: receives all that is found out.
+        freq: step between rows, a pandas offset alias; inferred when None.
+        regular: rows stand where their time stamp says, and absent stamps become missing values.
+            False takes the rows as consecutive steps in the order they come, whatever their
+            stamps, as published benchmarks do; such a table must be wide.
+        duplicates: what to do with rows of one id and time: `error`, take the `first`, or the
+            `mean` or `sum` of the target (of covariates the mean, of categories the first).
+        allocate: makes the large arrays.
+
+    Raises:
+        DataError: lists every fault that was found, with series, column, row, and remedy.
+    """
+    if not regular and columns.id is not None:
+        raise DataError("dataset.regular=false takes a wide table, without an id column.")
+    reader = Reader(source, columns)
+    found = scan(reader, findings)
+    if not found.count.all() or not len(found.count):
+        findings.refuse()  # of some ids no row has a time
+        raise DataError("the table has no rows.")
+    try:
+        grid, freq = _lay_out(reader, found, freq, regular)
+    except DataError as error:
+        findings.add(Finding("error", "no grid", str(error).removesuffix(".")))
+        findings.refuse()
+        raise
+    place = _Placement.of(grid, found, freq, regular)
+    return _fill(reader, found, place, findings, duplicates, allocate)
+
+
+@dataclass(frozen=True)
+class _Placement:
+    """Where the rows of an id go, I ids with C target columns.
+
+    Attributes:
+        grid: time stamps, (G,).
+        begin: earliest time, which is the grid's first if that is on the grid.
+        freq: its step.
+        time_zone: of the stamps as they came.
+        regular: see `build_store`.
+        starts: position of each id's first row, (I,).
+        lengths: rows of each id, (I,).
+        offsets: bounds of each id's rows, (I+1,).
+    """
+
+    grid: pd.DatetimeIndex
+    begin: pd.Timestamp
+    freq: str
+    time_zone: str | None
+    regular: bool
+    starts: IntArray
+    lengths: IntArray
+    offsets: IntArray
+
+    @classmethod
+    def of(cls, grid: pd.DatetimeIndex, found: Scan, freq: str, regular: bool) -> "_Placement":
+        begin = grid_stamps(_as_index(found.first, found.time_zone), found.time_zone, freq).min()
+        if regular:
+            first, last = (
+                grid.searchsorted(grid_stamps(_as_index(x, found.time_zone), found.time_zone, freq))
+                for x in (found.first, found.last)
+            )
+        else:
+            first, last = np.zeros(1, np.int64), np.array([len(grid) - 1])
+        lengths = np.maximum(last, first) - first + 1
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        return cls(grid, begin, freq, found.time_zone, regular, first, lengths, offsets)
+
+    def stamp(self, time: int) -> pd.Timestamp:
+        """Return a row's time as a stamp."""
+        return _as_index(np.array([time]), self.time_zone)[0]
+
+    def positions(self, rows: Rows, num_before: int) -> IntArray:
+        """Return the position on the grid of each row, -1 where it is not on it, (N,).
+
+        Args:
+            rows: of one chunk.
+            num_before: rows of the chunks before.
+        """
+        if not self.regular:
+            return num_before + rows.index
+        codes, times = pd.factorize(rows.time)
+        stamps = grid_stamps(_as_index(times, self.time_zone), self.time_zone, self.freq)
+        return self.grid.get_indexer(stamps)[codes]
+
+
+def _lay_out(
+    reader: Reader, found: Scan, freq: str | None, regular: bool
+) -> tuple[pd.DatetimeIndex, str]:
+    """Return the grid, and its freq, inferred from the id with the most rows if not given."""
+    zone = found.time_zone
+    if freq is None or not regular:
+        times = _times_of(int(np.argmax(found.count)), reader, found)
+        stamps = _as_index(times, zone)
+    freq = check_freq(freq) if freq else infer_freq(stamps.sort_values().unique(), zone)
+    if regular:
+        ends = (_as_index(x, zone) for x in (found.first, found.last))
+        first, last = (grid_stamps(x, zone, freq) for x in ends)
+        _refuse_wild_spans(first, last, found, reader.columns, freq)
+        return pd.date_range(first.min(), last.max(), freq=freq).as_unit("us"), freq
+    if times[-1] < times[0]:
+        raise DataError(
+            f"the first row's time {stamps[0]} comes after the last row's, {stamps[-1]}. Put "
+            "the oldest row first, or set dataset.regular=true."
+        )
+    grid = grid_stamps(stamps, zone, freq)
+    if pd.date_range(grid[-1], periods=1, freq=freq)[0] != grid[-1]:  # as weeks from W-SUN
+        raise DataError(
+            f"the last time {grid[-1]} is not one of freq={freq!r}. Give the dataset.freq that "
+            "goes on from it."
+        )
+    return grid, freq
+
+
+def _times_of(id: int, reader: Reader, found: Scan) -> IntArray:
+    """Return the times of an id's rows, reading no further than they go."""
+    parts: list[IntArray] = []
+    for _, rows in reader.chunks():
+        parts.append(rows.time[rows.id == id])
+        if sum(map(len, parts)) == found.count[id]:
+            break
+    return np.concatenate(parts)
+
+
+def _fill(
+    reader: Reader,
+    found: Scan,
+    place: _Placement,
+    findings: Findings,
+    duplicates: str,
+    allocate: Allocate,
+) -> SeriesStore:
+    columns = reader.columns
+    num_ids, num_targets = found.low.shape
+    num_rows = int(place.offsets[-1])
+    centers = np.zeros((num_ids, num_targets)) if duplicates == "sum" else _centers(found)
+    means = duplicates in ("mean", "sum")
+    target = allocate("target", (num_rows * num_targets,), np.float32)
+    covariates = allocate("covariates", (num_rows, len(columns.covariates)), np.float32)
+    target[:] = np.nan
+    covariates[:] = np.nan
+    sums = _Sums(allocate, len(target), covariates.shape) if means else None
+    filled = np.zeros(num_rows, dtype=bool)
+    num_filled = np.zeros(num_ids, dtype=np.int64)
+    per_id = _PerId(reader, findings, num_ids)
+    num_before, num_repeated = 0, 0
+
+    for chunk, rows in reader.chunks(columns.names):
+        position = place.positions(rows, num_before)
+        num_before += len(chunk.frame)
+        if (position < 0).any():
+            findings.add(_off_grid(reader, chunk, rows, position, place))
+            rows = Rows(*(x[position >= 0] for x in (rows.index, rows.id, rows.time)))
+            position = position[position >= 0]
+        step = position - place.starts[rows.id]
+        row = place.offsets[rows.id] + step  # of covariates, (N,)
+        again = filled[row]
+        if not (np.diff(row) > 0).all():
+            again |= pd.Series(row).duplicated().to_numpy()
+        filled[row] = True
+        np.add.at(num_filled, rows.id[~again], 1)
+        if again.any():
+            if duplicates == "error" and not num_repeated:
+                findings.add(_repeated(reader, rows, int(np.argmax(again)), place))
+            num_repeated += int(again.sum())
+        silent = Findings()  # what is wrong in the values, the scan has told
+        values = parse_numbers(chunk.frame, columns.target, silent)[rows.index]
+        values -= centers[rows.id]
+        features = _features(chunk, columns.covariates, found.categories, columns)[rows.index]
+        per_id.add(chunk, rows, found.categories)
+
+        cells = (num_targets * place.offsets[rows.id] + step)[:, None]  # of the target, (N, C)
+        cells = cells + np.arange(num_targets) * place.lengths[rows.id][:, None]
+        fresh = ~again
+        if sums is not None:
+            sums.add(cells, values, row, features)
+        else:
+            target[cells[fresh]] = values[fresh]
+        covariates[row[fresh]] = features[fresh]
+
+    _tell_repeated(findings, duplicates, num_repeated)
+    static, weights = per_id.finish(list(found.ids))
+    findings.refuse()
+    if sums is not None:
+        is_number = np.array([name not in columns.categorical for name in columns.covariates], bool)
+        sums.write(target, covariates, is_number, mean=duplicates == "mean")
+    store = SeriesStore(
+        table_ids=tuple(found.ids),
+        targets=columns.target,
+        grid=place.grid,
+        freq=place.freq,
+        time_zone=place.time_zone,
+        starts=np.repeat(place.starts, num_targets),
+        offsets=np.concatenate([[0], np.cumsum(np.repeat(place.lengths, num_targets))]),
+        centers=centers.ravel(),
+        target=target,
+        covariate_base=np.repeat(place.offsets[:-1] - place.starts, num_targets),
+        covariates=covariates,
+        static=np.repeat(static, num_targets, axis=0),
+        weights=None if weights is None else np.repeat(weights, num_targets),
+        categories=found.categories,
+    )
+    _tell_missing(findings, found, store.ids, place, num_filled)
+    return store
+
+
+@dataclass
+class _PerId:
+    """Static covariates and weights, one value an id, met on its rows."""
+
+    reader: Reader
+    findings: Findings
+    num_ids: int
+
+    def __post_init__(self) -> None:
+        columns = self.reader.columns
+        self.names = (*columns.static_covariates, *([columns.weight] if columns.weight else []))
+        self.values = np.full((self.num_ids, len(self.names)), np.nan)
+
+    def add(self, chunk: Chunk, rows: Rows, categories: Mapping[str, Sequence[str]]) -> None:
+        if not self.names:
+            return
+        values = _features(chunk, self.names, categories, self.reader.columns)[rows.index]
+        for column, name in enumerate(self.names):
+            given = ~np.isnan(values[:, column])
+            known = self.values[:, column]
+            new = given & np.isnan(known[rows.id])
+            known[rows.id[new][::-1]] = values[new, column][::-1]  # the first of several stays
+            differs = given & (values[:, column] != known[rows.id])
+            if differs.any():
+                row = int(rows.index[np.argmax(differs)])
+                self.findings.add(
+                    Finding(
+                        "error",
+                        "changing static covariate",
+                        f"{self.reader.place(chunk)(name, row)}: "
+                        f"{shown(chunk.frame[name].iloc[row])} differs from rows before",
+                        "Give each series one value, or name the column in "
+                        "dataset.past_covariates or future_covariates.",
+                        int(differs.sum()),
+                    ),
+                    name,
+                )
+
+    def finish(self, ids: Sequence[str]) -> tuple[Float32Array, FloatArray | None]:
+        """Return static covariates (I, Fs) and weights (I,)."""
+        weight = self.reader.columns.weight
+        if weight is None:
+            return self.values.astype(np.float32), None
+        weights = self.values[:, -1]
+        wrong = ~(weights >= 0)  # also where none is given
+        if wrong.any() or not weights.sum() > 0:
+            example = f"column {weight!r}: all weights are 0"
+            if wrong.any():
+                number = int(np.argmax(wrong))
+                value = "is not given" if np.isnan(weights[number]) else f"is {weights[number]:g}"
+                example = f"series {ids[number]!r}, column {weight!r}: the weight {value}"
+            self.findings.add(
+                Finding(
+                    "error",
+                    "wrong weights",
+                    example,
+                    "Give each series a number from 0 up, and at least one above 0.",
+                    max(int(wrong.sum()), 1),
+                )
+            )
+        return self.values[:, :-1].astype(np.float32), weights
+
+
+class _Sums:
+    """Sums in double precision of the values of rows that come several times."""
+
+    def __init__(self, allocate: Allocate, num_values: int, shape: tuple[int, ...]) -> None:
+        self.target = allocate("target_sum", (num_values,), np.float64)
+        self.target_count = allocate("target_count", (num_values,), np.int32)
+        self.covariates = allocate("covariate_sum", shape, np.float64)
+        self.covariate_count = allocate("covariate_count", shape, np.int32)
+
+    def add(self, cells: IntArray, values: FloatArray, row: IntArray, features: FloatArray) -> None:
+        for sums, counts, place, added in (
+            (self.target, self.target_count, cells, values),
+            (self.covariates, self.covariate_count, row, features),
+        ):
+            np.add.at(sums, place, np.nan_to_num(added))
+            np.add.at(counts, place, ~np.isnan(added))
+
+    def write(
+        self,
+        target: Float32Array,
+        covariates: Float32Array,
+        is_number: BoolArray,
+        *,
+        mean: bool,
+    ) -> None:
+        """Write the mean or the sum of the target, and the mean of numeric covariates."""
+        for begin in range(0, len(target), BLOCK_ROWS):
+            block = slice(begin, begin + BLOCK_ROWS)
+            total, count = self.target[block], self.target_count[block]
+            divisor = np.where(count > 0, count if mean else 1, np.nan)
+            target[block] = total / divisor
+        for column in np.flatnonzero(is_number):
+            count = self.covariate_count[:, column]
+            divisor = np.where(count > 0, count, np.nan)
+            covariates[:, column] = self.covariates[:, column] / divisor
+
+
+def _features(
+    chunk: Chunk,
+    names: Sequence[str],
+    categories: Mapping[str, Sequence[str]],
+    columns: Columns,
+) -> FloatArray:
+    """Return numbers, and codes of categories, (N, F)."""
+    values = np.empty((len(chunk.frame), len(names)))
+    for number, name in enumerate(names):
+        if name in columns.categorical:
+            texts, codes = parse_texts(chunk.frame[name])
+            known = pd.Index(categories[name]).get_indexer(pd.Index(texts, dtype=object))
+            values[:, number] = np.array([*known, np.nan])[codes]
+        else:
+            values[:, number] = parse_numbers(chunk.frame, [name], Findings())[:, 0]
+    return values
+
+
+def _centers(found: Scan) -> FloatArray:
+    """Return what to subtract so that float32, of 24 bits, tells the values of a series apart."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        middle, half_range = (found.low + found.high) / 2, (found.high - found.low) / 2
+        return np.where(half_range < np.abs(middle) / 16, middle, 0.0)
+
+
+def _as_index(times: IntArray, time_zone: str | None) -> pd.DatetimeIndex:
+    stamps = pd.DatetimeIndex(np.asarray(times, dtype="datetime64[us]"))
+    return stamps if time_zone is None else stamps.tz_localize("UTC")
+
+
+def _series(columns: Columns, id: str) -> str:
+    """Name an id; in a wide table its first series stands for all."""
+    return f"series {id if columns.id else columns.target[0]!r}"
+
+
+def _off_grid(
+    reader: Reader, chunk: Chunk, rows: Rows, position: IntArray, place: _Placement
+) -> Finding:
+    row = int(np.argmax(position < 0))
+    id = list(reader.ids)[rows.id[row]]
+    return Finding(
+        "error",
+        "irregular step",
+        f"{_series(reader.columns, id)}: the time {place.stamp(rows.time[row])} "
+        f"({reader.row_name(chunk, rows.index[row])}) is not on the grid of freq={place.freq!r} "
+        f"that starts at {place.begin}",
+        "Correct the stamp, or give another dataset.freq.",
+        int((position < 0).sum()),
+    )
+
+
+def _repeated(reader: Reader, rows: Rows, row: int, place: _Placement) -> Finding:
+    """Name the first two rows of this id and time; that takes another look at the table."""
+    id, time = rows.id[row], rows.time[row]
+    names = (
+        reader.row_name(chunk, index)
+        for chunk, them in reader.chunks()
+        for index in them.index[(them.id == id) & (them.time == time)]
+    )
+    first, second = next(names), next(names)
+    return Finding(
+        "error",
+        "duplicate rows",
+        f"{_series(reader.columns, list(reader.ids)[id])} has the time {place.stamp(time)} twice, "
+        f"in {first} and {second}",
+        "Remove one, or say with dataset.duplicates=first, mean or sum what counts; if several "
+        "series lie in one table, name the column of their ids with dataset.id_column.",
+    )
+
+
+def _tell_repeated(findings: Findings, duplicates: str, count: int) -> None:
+    for finding in findings.of("error"):
+        if finding.kind == "duplicate rows":
+            finding.count = count
+    if count and duplicates != "error":
+        done = {"first": "the first is taken", "mean": "their mean is taken", "sum": "summed"}
+        example = f"rows of the same series and time: {done[duplicates]} (dataset.duplicates)"
+        findings.add(Finding("warning", "duplicate rows", example, "", count))
+
+
+def _tell_missing(
+    findings: Findings, found: Scan, names: Sequence[str], place: _Placement, num_filled: IntArray
+) -> None:
+    """Tell gaps, empty cells, and series with no value or one value throughout."""
+    gaps = place.lengths - num_filled
+    gaps = gaps if place.regular else np.zeros_like(gaps)
+    empty = found.count[:, None] - found.observed
+    nothing = found.observed == 0
+    constant = (found.low == found.high) & (found.observed > 1)
+    peculiar: list[tuple[Level, str, IntArray, str, str]] = [
+        ("note", "gaps", gaps, "no rows at {:,} steps", "They are filled in as missing."),
+        ("note", "empty target", empty * ~nothing, "{:,} rows without a value", ""),
+        ("warning", "no value at all", nothing, "no value", "Leave such series out."),
+        ("note", "constant series", constant, "one value only", "Its scale is taken as 1."),
+    ]
+    for level, kind, counts, text, remedy in peculiar:
+        if counts.any():
+            number = int(np.argmax(counts))
+            name = names[number * (len(names) // counts.size)]
+            several = int((counts > 0).sum())
+            text = f"series {name!r}: {text.format(counts.ravel()[number])}"
+            if several > 1:
+                text += f"; {several:,} of {counts.size:,} series are alike"
+            count = int(counts.sum())
+            findings.add(Finding(level, kind, text, remedy, count))
+
+
+def _refuse_wild_spans(
+    first: pd.DatetimeIndex, last: pd.DatetimeIndex, found: Scan, columns: Columns, freq: str
+) -> None:
+    """Refuse a grid, or series on it, far longer than the table, before they are laid out."""
+    ids = list(found.ids) if columns.id else [columns.target[0]]
+    spans = ((last - first) / step_of(freq)).to_numpy()
+    limit = _LARGEST_SMALL_TABLE + _MAX_GAP_RATIO * found.count.sum()
+    if spans.sum() > limit:
+        widest = int(np.argmax(spans))
+        raise DataError(
+            f"series {ids[widest]!r} spans about {spans[widest]:,.0f} steps of freq={freq!r}, from "
+            f"{first[widest]} to {last[widest]}, but has only {found.count[widest]:,} rows. "
+            "Correct the stamps, or give a longer dataset.freq."
+        )
+    if (last.max() - first.min()) / step_of(freq) > limit:
+        raise DataError(
+            f"the table spans {first.min()} (series {ids[first.argmin()]!r}) to {last.max()} "
+            f"(series {ids[last.argmax()]!r}), far more steps of freq={freq!r} than it has rows. "
+            "Correct the stamps, or give a longer dataset.freq."
+        )

@@ -1,0 +1,143 @@
+"""ForecastData: a table, split and scaled, as train, validation and test windows."""
+
+import numpy as np
+
+from tsformer.config import FitConfig
+from tsformer.data.calendar import grid_features
+from tsformer.data.checks import check_transform, find_short
+from tsformer.data.covariates import CovariateEncoder
+from tsformer.data.findings import Findings
+from tsformer.data.groups import group_series
+from tsformer.data.scaling import Scaler
+from tsformer.data.splits import split_ends
+from tsformer.data.store import SeriesStore
+from tsformer.data.table import SeriesTable
+from tsformer.data.windows import WindowDataset, WindowIndex
+from tsformer.errors import ConfigError
+
+
+class ForecastData:
+    """Train, validation and test windows of one table.
+
+    Attributes:
+        store: the series.
+        columns: parts of the table's columns.
+        groups: series that are forecast together, (N, C).
+        scaler: statistics of the target in the train rows.
+        covariates: how covariates reach the network.
+        static: how static covariates do.
+        train_end: position of the grid behind the last train row.
+        train: train windows, as a dataset of batches.
+        validation: validation windows.
+        test: test windows.
+        findings: what is worth knowing about the table and its parts.
+    """
+
+    def __init__(self, table: SeriesTable, config: FitConfig) -> None:
+        """Split the table, fit scalers and vocabularies on its train rows and list the windows.
+
+        Raises:
+            ConfigError: a part of the split holds no window of L + H steps.
+            DataError: series cannot be forecast together, or not with the transform asked for.
+        """
+        self.config = config
+        self.columns = table.columns
+        self.findings = Findings(dict(table.findings.items))
+        self.store, self.groups = group_series(table.store, table.columns, config.model.channels)
+        store, columns = self.store, self.columns
+        self.train_end, validation_end, test_end = split_ends(config.dataset.split, store)
+        self.left_out = find_short(
+            store,
+            self.groups,
+            self.findings,
+            train_end=self.train_end,
+            context_length=config.context_length,
+            horizon=config.horizon,
+            short_series=config.dataset.short_series,
+        )
+        self._check_lengths()
+        check_transform(store, config.scaling.transform, self.findings)
+        self.findings.refuse()
+        self.scaler = Scaler.fit(store, self.train_end, **config.scaling.model_dump())
+        self.covariates = CovariateEncoder.fit(store, columns, self.train_end)
+        self.static = CovariateEncoder.fit_static(store, columns, self.train_end)
+        self.calendar = grid_features(
+            store,
+            calendar=config.dataset.calendar,
+            holidays=config.dataset.holidays,
+            zone=config.dataset.time_zone,
+        )
+        self.train = self._windows("train", 0, self.train_end, stride=config.sampling.stride)
+        self.validation = self._windows("validation", self.train_end, validation_end)
+        self.test = self._windows("test", validation_end, test_end)
+
+    @property
+    def description(self) -> str:
+        """How the table was taken, in one line."""
+        store, columns, config = self.store, self.columns, self.config
+        parts = {
+            "future covariates": columns.future_covariates,
+            "past covariates": columns.past_covariates,
+            "static covariates": columns.static_covariates,
+        }
+        given = [f"{part} {', '.join(names)}" for part, names in parts.items() if names]
+        target = ", ".join(columns.target[:8]) + (", ..." if len(columns.target) > 8 else "")
+        return (
+            f"{config.dataset.name}: {'long' if columns.id else 'wide'} table, "
+            f"{len(store.ids):,} series, {store.offsets[-1]:,} rows of {store.freq}; "
+            f"target {target}; {'; '.join(given) or 'no covariates'}; "
+            f"{config.context_length} -> {config.horizon} steps"
+        )
+
+    def _check_lengths(self) -> None:
+        needed = self.config.context_length + self.config.horizon
+        store, kept = self.store, self.groups[~self.left_out]
+        train_rows = np.minimum(self.train_end, store.ends) - store.starts
+        longest = max(train_rows[kept].max(initial=0), 0)
+        if longest < needed:
+            raise ConfigError(
+                f"context_length={self.config.context_length} and horizon={self.config.horizon} "
+                f"need {needed} steps, but the longest series has {longest} train steps "
+                f"(dataset.split={self.config.dataset.split} of {len(store.grid)}). Shorten "
+                "context_length or horizon, or give training a larger part."
+            )
+
+    def _windows(self, part: str, begin: int, end: int, stride: int = 1) -> WindowDataset:
+        index = WindowIndex.between(
+            self.store,
+            self.groups,
+            begin=begin,
+            end=end,
+            context_length=self.config.context_length,
+            horizon=self.config.horizon,
+            stride=stride,
+            leave_out=self.left_out,
+        )
+        if not len(index):
+            raise ConfigError(
+                f"the {part} part, {max(end - begin, 0)} steps, holds no window of "
+                f"horizon={self.config.horizon} steps. Shorten horizon, or change dataset.split."
+            )
+        if not _any_value(self.store, begin, end):
+            raise ConfigError(
+                f"the {part} part holds no value of the target, all are missing. Change "
+                "dataset.split, or name another dataset.target."
+            )
+        return WindowDataset(
+            self.store,
+            index,
+            self.scaler,
+            self.covariates,
+            self.static,
+            self.calendar,
+            num_future_covariates=len(self.columns.future_covariates),
+            context_length=self.config.context_length,
+            horizon=self.config.horizon,
+        )
+
+
+def _any_value(store: SeriesStore, begin: int, end: int) -> bool:
+    """Tell whether a series has a value at grid positions begin <= t < end."""
+    return any(
+        not np.isnan(store.values(series, begin, end)).all() for series in range(len(store.ids))
+    )

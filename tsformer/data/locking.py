@@ -1,0 +1,56 @@
+"""A lock between processes."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+if sys.platform != "win32":
+    import fcntl
+
+
+@contextmanager
+def alone(lock: Path) -> Iterator[bool]:
+    """Let one process at a time through; the system frees the lock of one that is killed.
+
+    Args:
+        lock: file to lock, made here and removed at the end; its folder has to be there.
+
+    Yields:
+        Whether it is locked: on Windows and on file systems without locks it is not, and all
+        processes are let through.
+
+    Raises:
+        OSError: the file cannot be made.
+    """
+    while True:
+        file = lock.open("ab")
+        locked = _lock(file)
+        if not locked or _is_at(file, lock):
+            break
+        file.close()  # the process before has removed the file that this one waited for
+    try:
+        yield locked
+    finally:
+        if sys.platform != "win32":  # where an open file cannot be removed
+            lock.unlink(missing_ok=True)
+        file.close()
+
+
+def _lock(file: IO[bytes]) -> bool:
+    if sys.platform == "win32":
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+    except OSError:  # a file system without locks
+        return False
+    return True
+
+
+def _is_at(file: IO[bytes], path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
