@@ -448,3 +448,72 @@ def test_a_folder_with_more_than_a_model_is_not_overwritten(tmp_path: Path) -> N
     with pytest.raises(ModelFolderError, match="not overwritten"):
         make_forecaster().save(tmp_path / "model")
     assert (tmp_path / "model" / "notes.txt").exists()
+
+
+# What tables may hold
+
+
+def test_a_transform_is_undone_in_the_forecast() -> None:
+    plain, logged = make_forecaster(), make_forecaster(transform="log1p")
+    frame = make_long({"a": 40})
+    frame["y"] = np.abs(frame["y"])
+    in_logs = plain.predict(frame.assign(y=np.log1p(frame["y"])))
+    forecast = logged.predict(frame)["tsformer"]
+    np.testing.assert_allclose(forecast, np.expm1(in_logs["tsformer"]), rtol=1e-5)
+    with pytest.raises(DataError, match=r"series 'a', 2024-03-01 07:00:00: -1 has no log1p"):
+        logged.predict(frame.assign(y=frame["y"].where(frame.index != 7, -1.0)))
+
+
+def test_a_category_not_seen_in_training_counts_as_a_missing_one() -> None:
+    columns = Columns("unique_id", "ds", ("y",), (), ("promo",), ("region",), ("promo", "region"))
+    forecaster = make_forecaster(
+        columns=columns, vocabularies={"promo": ["flyer", "radio"], "region": ["north"]}
+    )
+    frame = make_long({"a": 30}).assign(promo="flyer", region="north")
+    times = pd.date_range(frame["ds"].max(), periods=H + 1, freq="h")[1:]
+    future = pd.DataFrame({"unique_id": "a", "ds": times, "promo": "radio"})
+
+    def forecast(**changes: str | None) -> np.ndarray:
+        history = frame.assign(**{k: v for k, v in changes.items() if k != "ahead"})
+        ahead = future.assign(promo=changes.get("ahead", "radio"))
+        return forecaster.predict(history, ahead)["tsformer"].to_numpy()
+
+    assert not np.allclose(forecast(), forecast(ahead="flyer"))
+    assert not np.allclose(forecast(), forecast(promo="radio"))
+    assert not np.allclose(forecast(), forecast(region="south"))
+    np.testing.assert_array_equal(forecast(region="south"), forecast(region=None))
+    np.testing.assert_array_equal(forecast(promo="tv"), forecast(promo=None))
+    np.testing.assert_array_equal(forecast(ahead="tv"), forecast(ahead="web"))
+
+
+@pytest.mark.parametrize("channels", ["independent", "joint"])
+def test_target_columns_are_told_apart(channels: str) -> None:
+    columns = Columns("shop", "ds", ("units", "revenue"))
+    ids = ("units", "revenue") if channels == "joint" else ("7/units", "7/revenue")
+    forecaster = make_forecaster(columns=columns, channels=channels, ids=ids)
+    frame = make_long({"7": 30, "8": 26}).rename(columns={"unique_id": "shop", "y": "units"})
+    frame = frame.astype({"shop": int}).assign(revenue=lambda x: 100 * x["units"])
+    forecast = forecaster.predict(frame)
+    assert list(forecast) == ["unique_id", "target", "ds", "tsformer"]
+    assert forecast["unique_id"].tolist() == [7] * 2 * H + [8] * 2 * H
+    assert forecast["target"].tolist() == (["units"] * H + ["revenue"] * H) * 2
+    assert forecast["ds"].is_monotonic_increasing is False
+    for (shop, _), rows in forecast.groupby(["unique_id", "target"]):
+        last = frame.loc[frame["shop"] == shop, "ds"].max()
+        assert rows["ds"].tolist() == list(pd.date_range(last, periods=H + 1, freq="h")[1:])
+
+
+def test_joint_series_that_end_apart_are_forecast_from_the_last_end() -> None:
+    frame = make_long({"a": 30, "b": 26})
+    forecast = make_forecaster(channels="joint").predict(frame)
+    assert set(forecast.groupby("unique_id")["ds"].min()) == {pd.Timestamp("2024-03-02 06:00")}
+
+
+def test_duplicate_rows_are_taken_as_in_training() -> None:
+    forecaster = make_forecaster()
+    forecaster.config = forecaster.config.model_copy(update={"duplicates": "mean"})
+    frame = make_long({"a": 30})
+    around = pd.concat([frame.assign(y=frame["y"] - 1), frame.assign(y=frame["y"] + 1)])
+    np.testing.assert_allclose(
+        forecaster.predict(around)["tsformer"], forecaster.predict(frame)["tsformer"], rtol=1e-5
+    )

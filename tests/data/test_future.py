@@ -201,3 +201,13 @@ def test_categories_come_as_codes_with_their_texts():
     store = store_of(history, **{"freq": "h", **asdict(columns)}).extended(HORIZON)
     values, categories = read_future(future, columns, store, np.array([[0], [1]]), HORIZON)
     assert [categories["rain"][int(code)] for code in values[:, 0, 0]] == ["wet", "dry"]
+
+
+def test_a_category_may_be_empty_where_there_is_a_row():
+    columns = Columns("unique_id", "ds", ("y",), (), ("rain", "wind"), categorical=("rain",))
+    history, future = long_history().assign(rain="dry"), long_future().assign(rain=None)
+    assert np.isnan(fill(history, future, columns)[:, :, 0]).all()
+    with pytest.raises(DataError, match=r"'a' at 2024-01-01 07:00:00 to 2024-01-01 08:00:00"):
+        fill(history, future[future["ds"] < hours(8)[7]], columns)
+    with pytest.raises(DataError, match=r"'a' at 2024-01-01 06:00:00"):
+        fill(history, future.assign(wind=None), columns)

@@ -197,7 +197,7 @@ def _fill(
         num_before += len(chunk.frame)
         if (position < 0).any():
             findings.add(_off_grid(reader, chunk, rows, position, place))
-            rows = Rows(*(x[position >= 0] for x in (rows.index, rows.id, rows.time)))
+            rows = rows.where(position >= 0)
             position = position[position >= 0]
         step = position - place.starts[rows.id]
         row = place.offsets[rows.id] + step  # of covariates, (N,)
@@ -211,19 +211,19 @@ def _fill(
                 findings.add(_repeated(reader, rows, int(np.argmax(again)), place))
             num_repeated += int(again.sum())
         silent = Findings()  # what is wrong in the values, the scan has told
-        values = parse_numbers(chunk.frame, columns.target, silent)[rows.index]
-        values -= centers[rows.id]
-        features = _features(chunk, columns.covariates, found.categories, columns)[rows.index]
+        values = rows.of(parse_numbers(chunk.frame, columns.target, silent))
+        values = values - centers[rows.id]
+        features = rows.of(_features(chunk, columns.covariates, found.categories, columns))
         per_id.add(chunk, rows, found.categories)
 
         cells = (num_targets * place.offsets[rows.id] + step)[:, None]  # of the target, (N, C)
         cells = cells + np.arange(num_targets) * place.lengths[rows.id][:, None]
-        fresh = ~again
         if sums is not None:
             sums.add(cells, values, row, features)
-        else:
-            target[cells[fresh]] = values[fresh]
-        covariates[row[fresh]] = features[fresh]
+        if again.any():
+            cells, values, row, features = (x[~again] for x in (cells, values, row, features))
+        target[cells] = values
+        covariates[row] = features
 
     _tell_repeated(findings, duplicates, num_repeated)
     static, weights = per_id.finish(list(found.ids))
@@ -267,7 +267,7 @@ class _PerId:
     def add(self, chunk: Chunk, rows: Rows, categories: Mapping[str, Sequence[str]]) -> None:
         if not self.names:
             return
-        values = _features(chunk, self.names, categories, self.reader.columns)[rows.index]
+        values = rows.of(_features(chunk, self.names, categories, self.reader.columns))
         for column, name in enumerate(self.names):
             given = ~np.isnan(values[:, column])
             known = self.values[:, column]

@@ -62,7 +62,11 @@ def read_future(
             "future: rows of the same time differ. Keep one row of each series and time; series "
             "that are forecast together share their covariates."
         )
-    absent = np.isnan(ahead).any(axis=2)  # (N, H)
+    numeric = [place for place, name in enumerate(names) if name not in columns.categorical]
+    absent = np.isnan(ahead[:, :, numeric]).any(axis=2)  # (N, H); a category may be empty
+    given = np.zeros_like(absent)
+    given[group, step] = True
+    absent |= ~given
     if absent.any():
         lacking = np.any(absent, axis=1)
         first = int(np.argmax(lacking))

@@ -5,24 +5,27 @@ import numpy as np
 from tsformer.data.types import FloatArray, IntArray
 
 
-def moments(
-    values: FloatArray, group: IntArray, num_groups: int
-) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Return count, mean and variance (ddof=0) of each group's values, (num_groups,) each.
+def moments(values: FloatArray, count: IntArray) -> tuple[FloatArray, FloatArray]:
+    """Return mean and variance (ddof=0) of groups of consecutive values, (N,) each.
 
     Args:
         values: (R,), none missing.
-        group: of each value, (R,).
-        num_groups: groups; those without a value have mean and variance 0.
+        count: values of each group, (N,); those without a value have mean and variance 0.
     """
-    count = np.bincount(group, minlength=num_groups)
-    divisor = np.maximum(count, 1)
-    mean = np.bincount(group, values, num_groups) / divisor
+    some = count > 0
+    firsts = (np.cumsum(count) - count)[some]
+
+    def mean_of(values: FloatArray) -> FloatArray:
+        mean = np.zeros(len(count))
+        mean[some] = np.add.reduceat(values, firsts) / count[some]
+        return mean
+
+    mean = mean_of(values)
     # A sum of millions of values is off by its rounding; that of the deviations is not.
-    deviation = values - mean[group]
-    error = np.bincount(group, deviation, num_groups) / divisor
-    variance = np.bincount(group, deviation**2, num_groups) / divisor - error**2
-    return count, mean + error, np.maximum(variance, 0)
+    deviation = values - np.repeat(mean, count)
+    error = mean_of(deviation)
+    variance = mean_of(deviation**2) - error**2
+    return mean + error, np.maximum(variance, 0)
 
 
 def pooled(

@@ -160,12 +160,11 @@ def _fit_series(
     centers, spreads = np.zeros(num_series), np.zeros(num_series)
     for series, values in _observed(store, end, transform):
         first, last = series[0], series[-1] + 1  # whole series, in order
-        group = series - first
+        count = np.bincount(series - first, minlength=last - first)
         if method == "standard":
-            count, center, variance = moments(values, group, last - first)
+            center, variance = moments(values, count)
             spread = np.sqrt(variance)
         else:
-            count = np.bincount(group, minlength=last - first)
             lower, center, upper = _quartiles(values, count)
             spread = (upper - lower) / _NORMAL_IQR
         counts[first:last], centers[first:last], spreads[first:last] = count, center, spread

@@ -20,6 +20,8 @@ from tsformer.data.sources import Chunk, Source
 from tsformer.data.types import BoolArray, FloatArray, IntArray
 
 _AS_MEAN = "Its mean over the train rows is taken."
+# Of so many rows, the ids and times of the first pass are kept for the second (24 bytes a row).
+_MOST_KNOWN_ROWS = 4_000_000
 _NEVER = np.iinfo(np.int64).max
 
 
@@ -31,11 +33,21 @@ class Rows:
         index: of each row in the chunk, (N,).
         id: number of each row's id, (N,).
         time: of each row in microseconds since 1970, (N,); in UTC or naive.
+        num_all: rows of the chunk, these and others.
     """
 
     index: IntArray
     id: IntArray
     time: IntArray
+    num_all: int
+
+    def of(self, values: FloatArray) -> FloatArray:
+        """Return these rows of all the chunk's, (num_all, F)."""
+        return values if len(self.index) == self.num_all else values[self.index]
+
+    def where(self, keep: BoolArray) -> "Rows":
+        """Return some of the rows."""
+        return Rows(self.index[keep], self.id[keep], self.time[keep], self.num_all)
 
 
 @dataclass
@@ -84,6 +96,7 @@ class Reader:
     columns: Columns
     ids: dict[str, int] = field(default_factory=dict)
     zones: dict[str | None, None] = field(default_factory=dict)  # a set that keeps its order
+    _known: dict[tuple[str, ...], list[Rows]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Find out how dates that are text are to be read."""
@@ -101,8 +114,16 @@ class Reader:
             findings: receives which rows have none.
         """
         keys = (*([self.columns.id] if self.columns.id else []), self.columns.time)
-        for chunk in self.source.chunks(tuple(dict.fromkeys((*keys, *names)))):
-            yield chunk, self._rows(chunk, Findings() if findings is None else findings)
+        wanted = tuple(dict.fromkeys((*keys, *names)))
+        known = self._known.setdefault(wanted, [])
+        for number, chunk in enumerate(self.source.chunks(wanted)):
+            if number < len(known):
+                rows = known[number]
+            else:
+                rows = self._rows(chunk, Findings() if findings is None else findings)
+                if sum(len(each.id) for each in known) < _MOST_KNOWN_ROWS:
+                    known.append(rows)
+            yield chunk, rows
 
     def place(self, chunk: Chunk) -> Place:
         """Return what names a cell of the chunk."""
@@ -147,7 +168,7 @@ class Reader:
         else:
             self.ids.setdefault("", 0)
         index = np.flatnonzero(valid)
-        return Rows(index, id[index], stamps.asi8[index])
+        return Rows(index, id[index], stamps.asi8[index], len(frame))
 
 
 def scan(reader: Reader, findings: Findings) -> Scan:
@@ -175,7 +196,7 @@ def scan(reader: Reader, findings: Findings) -> Scan:
                 findings.add(Finding("note", "empty covariate", text, _AS_MEAN, int(empty)), name)
         for name, values in texts.items():
             values.update(parse_texts(chunk.frame[name])[0])
-        targets = parse_numbers(chunk.frame, columns.target, findings, place)[rows.index]
+        targets = rows.of(parse_numbers(chunk.frame, columns.target, findings, place))
         _grow(found, len(reader.ids))
         found.unsorted[_find_unsorted(rows, found.last)] = True
         np.add.at(found.count, rows.id, 1)
