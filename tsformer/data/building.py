@@ -6,17 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from tsformer.data.calendar import step_of
 from tsformer.data.columns import Columns
 from tsformer.data.findings import Finding, Findings, Level
 from tsformer.data.parsing import (
-    check_freq,
-    grid_stamps,
-    infer_freq,
     parse_numbers,
     parse_texts,
     shown,
 )
+from tsformer.data.placement import Placement, lay_out
 from tsformer.data.scanning import Reader, Rows, Scan, scan
 from tsformer.data.sources import Chunk, Source
 from tsformer.data.store import BLOCK_ROWS, SeriesStore
@@ -25,10 +22,6 @@ from tsformer.errors import DataError
 
 # Makes a large array: its name, its length and width, and its type; zeros.
 Allocate = Callable[[str, tuple[int, ...], type], np.ndarray]
-
-# A table that grows by more than this through its gaps holds a wrong stamp or a wrong freq.
-_MAX_GAP_RATIO = 50
-_LARGEST_SMALL_TABLE = 1_000_000
 
 
 def build_store(
@@ -66,113 +59,18 @@ def build_store(
         findings.refuse()  # of some ids no row has a time
         raise DataError("the table has no rows.")
     try:
-        grid, freq = _lay_out(reader, found, freq, regular)
+        place = lay_out(reader, found, freq, regular)
     except DataError as error:
         findings.add(Finding("error", "no grid", str(error).removesuffix(".")))
         findings.refuse()
         raise
-    place = _Placement.of(grid, found, freq, regular)
     return _fill(reader, found, place, findings, duplicates, allocate)
-
-
-@dataclass(frozen=True)
-class _Placement:
-    """Where the rows of an id go, I ids with C target columns.
-
-    Attributes:
-        grid: time stamps, (G,).
-        begin: earliest time, which is the grid's first if that is on the grid.
-        freq: its step.
-        time_zone: of the stamps as they came.
-        regular: see `build_store`.
-        starts: position of each id's first row, (I,).
-        lengths: rows of each id, (I,).
-        offsets: bounds of each id's rows, (I+1,).
-    """
-
-    grid: pd.DatetimeIndex
-    begin: pd.Timestamp
-    freq: str
-    time_zone: str | None
-    regular: bool
-    starts: IntArray
-    lengths: IntArray
-    offsets: IntArray
-
-    @classmethod
-    def of(cls, grid: pd.DatetimeIndex, found: Scan, freq: str, regular: bool) -> "_Placement":
-        begin = grid_stamps(_as_index(found.first, found.time_zone), found.time_zone, freq).min()
-        if regular:
-            first, last = (
-                grid.searchsorted(grid_stamps(_as_index(x, found.time_zone), found.time_zone, freq))
-                for x in (found.first, found.last)
-            )
-        else:
-            first, last = np.zeros(1, np.int64), np.array([len(grid) - 1])
-        lengths = np.maximum(last, first) - first + 1
-        offsets = np.concatenate([[0], np.cumsum(lengths)])
-        return cls(grid, begin, freq, found.time_zone, regular, first, lengths, offsets)
-
-    def stamp(self, time: int) -> pd.Timestamp:
-        """Return a row's time as a stamp."""
-        return _as_index(np.array([time]), self.time_zone)[0]
-
-    def positions(self, rows: Rows, num_before: int) -> IntArray:
-        """Return the position on the grid of each row, -1 where it is not on it, (N,).
-
-        Args:
-            rows: of one chunk.
-            num_before: rows of the chunks before.
-        """
-        if not self.regular:
-            return num_before + rows.index
-        codes, times = pd.factorize(rows.time)
-        stamps = grid_stamps(_as_index(times, self.time_zone), self.time_zone, self.freq)
-        return self.grid.get_indexer(stamps)[codes]
-
-
-def _lay_out(
-    reader: Reader, found: Scan, freq: str | None, regular: bool
-) -> tuple[pd.DatetimeIndex, str]:
-    """Return the grid, and its freq, inferred from the id with the most rows if not given."""
-    zone = found.time_zone
-    if freq is None or not regular:
-        times = _times_of(int(np.argmax(found.count)), reader, found)
-        stamps = _as_index(times, zone)
-    freq = check_freq(freq) if freq else infer_freq(stamps.sort_values().unique(), zone)
-    if regular:
-        ends = (_as_index(x, zone) for x in (found.first, found.last))
-        first, last = (grid_stamps(x, zone, freq) for x in ends)
-        _refuse_wild_spans(first, last, found, reader.columns, freq)
-        return pd.date_range(first.min(), last.max(), freq=freq).as_unit("us"), freq
-    if times[-1] < times[0]:
-        raise DataError(
-            f"the first row's time {stamps[0]} comes after the last row's, {stamps[-1]}. Put "
-            "the oldest row first, or set dataset.regular=true."
-        )
-    grid = grid_stamps(stamps, zone, freq)
-    if pd.date_range(grid[-1], periods=1, freq=freq)[0] != grid[-1]:  # as weeks from W-SUN
-        raise DataError(
-            f"the last time {grid[-1]} is not one of freq={freq!r}. Give the dataset.freq that "
-            "goes on from it."
-        )
-    return grid, freq
-
-
-def _times_of(id: int, reader: Reader, found: Scan) -> IntArray:
-    """Return the times of an id's rows, reading no further than they go."""
-    parts: list[IntArray] = []
-    for _, rows in reader.chunks():
-        parts.append(rows.time[rows.id == id])
-        if sum(map(len, parts)) == found.count[id]:
-            break
-    return np.concatenate(parts)
 
 
 def _fill(
     reader: Reader,
     found: Scan,
-    place: _Placement,
+    place: Placement,
     findings: Findings,
     duplicates: str,
     allocate: Allocate,
@@ -376,18 +274,13 @@ def _centers(found: Scan) -> FloatArray:
         return np.where(half_range < np.abs(middle) / 16, middle, 0.0)
 
 
-def _as_index(times: IntArray, time_zone: str | None) -> pd.DatetimeIndex:
-    stamps = pd.DatetimeIndex(np.asarray(times, dtype="datetime64[us]"))
-    return stamps if time_zone is None else stamps.tz_localize("UTC")
-
-
 def _series(columns: Columns, id: str) -> str:
     """Name an id; in a wide table its first series stands for all."""
     return f"series {id if columns.id else columns.target[0]!r}"
 
 
 def _off_grid(
-    reader: Reader, chunk: Chunk, rows: Rows, position: IntArray, place: _Placement
+    reader: Reader, chunk: Chunk, rows: Rows, position: IntArray, place: Placement
 ) -> Finding:
     row = int(np.argmax(position < 0))
     id = list(reader.ids)[rows.id[row]]
@@ -402,7 +295,7 @@ def _off_grid(
     )
 
 
-def _repeated(reader: Reader, rows: Rows, row: int, place: _Placement) -> Finding:
+def _repeated(reader: Reader, rows: Rows, row: int, place: Placement) -> Finding:
     """Name the first two rows of this id and time; that takes another look at the table."""
     id, time = rows.id[row], rows.time[row]
     names = (
@@ -432,7 +325,7 @@ def _tell_repeated(findings: Findings, duplicates: str, count: int) -> None:
 
 
 def _tell_missing(
-    findings: Findings, found: Scan, names: Sequence[str], place: _Placement, num_filled: IntArray
+    findings: Findings, found: Scan, names: Sequence[str], place: Placement, num_filled: IntArray
 ) -> None:
     """Tell gaps, empty cells, and series with no value or one value throughout."""
     gaps = place.lengths - num_filled
@@ -456,25 +349,3 @@ def _tell_missing(
                 text += f"; {several:,} of {counts.size:,} series are alike"
             count = int(counts.sum())
             findings.add(Finding(level, kind, text, remedy, count))
-
-
-def _refuse_wild_spans(
-    first: pd.DatetimeIndex, last: pd.DatetimeIndex, found: Scan, columns: Columns, freq: str
-) -> None:
-    """Refuse a grid, or series on it, far longer than the table, before they are laid out."""
-    ids = list(found.ids) if columns.id else [columns.target[0]]
-    spans = ((last - first) / step_of(freq)).to_numpy()
-    limit = _LARGEST_SMALL_TABLE + _MAX_GAP_RATIO * found.count.sum()
-    if spans.sum() > limit:
-        widest = int(np.argmax(spans))
-        raise DataError(
-            f"series {ids[widest]!r} spans about {spans[widest]:,.0f} steps of freq={freq!r}, from "
-            f"{first[widest]} to {last[widest]}, but has only {found.count[widest]:,} rows. "
-            "Correct the stamps, or give a longer dataset.freq."
-        )
-    if (last.max() - first.min()) / step_of(freq) > limit:
-        raise DataError(
-            f"the table spans {first.min()} (series {ids[first.argmin()]!r}) to {last.max()} "
-            f"(series {ids[last.argmax()]!r}), far more steps of freq={freq!r} than it has rows. "
-            "Correct the stamps, or give a longer dataset.freq."
-        )
