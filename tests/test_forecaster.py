@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 
 from tsformer.config import ModelConfig
 from tsformer.data.columns import Columns
-from tsformer.errors import DataError, ModelFolderError
+from tsformer.errors import ConfigError, DataError, ModelFolderError
 from tsformer.forecaster import (
     EncoderConfig,
     Forecaster,
@@ -362,6 +362,32 @@ def damage(folder: Path, how: str) -> None:
         case "strange vocabulary":
             values["covariates"]["vocabularies"] = {"x": ["a"]}
             config.write_text(json.dumps(values))
+        case "no target":
+            values["columns"]["target"] = []
+            config.write_text(json.dumps(values))
+        case "double target":
+            values["columns"]["target"] = ["y", "y"]
+            config.write_text(json.dumps(values))
+        case "nameless column":
+            values["columns"]["time"] = ""
+            config.write_text(json.dumps(values))
+        case "strange category":
+            values["columns"]["categorical"] = ["z"]
+            config.write_text(json.dumps(values))
+        case "channels of independent series":
+            config.write_text(json.dumps(values | {"channels": ["a", "b"]}))
+        case "irregular long table":
+            config.write_text(json.dumps(values | {"regular": False}))
+        case "unknown holidays":
+            config.write_text(json.dumps(values | {"holidays": "XX"}))
+        case "tiny scale":
+            values["scaler"]["std"][0] = 1e-320
+            config.write_text(json.dumps(values))
+        case "zone that is a call":
+            config.write_text(json.dumps(values | {"time_zone": "tzlocal()"}))
+        case "integer weights":
+            state = {name: x.long() for name, x in load_file(weights).items()}
+            save_file(state, weights)
         case "no step":
             config.write_text(json.dumps(values | {"freq": "0h"}))
         case "odd zone":
@@ -395,6 +421,16 @@ def damage(folder: Path, how: str) -> None:
         "short scaler",
         "short covariates",
         "strange vocabulary",
+        "no target",
+        "double target",
+        "nameless column",
+        "strange category",
+        "channels of independent series",
+        "irregular long table",
+        "unknown holidays",
+        "tiny scale",
+        "zone that is a call",
+        "integer weights",
         "no step",
         "odd zone",
         "nan weights",
@@ -431,7 +467,7 @@ def test_a_pickle_in_place_of_the_weights_is_never_run(tmp_path: Path) -> None:
 def test_a_series_without_a_value_is_refused_by_name() -> None:
     frame = make_long({"a": 30, "b": 30})
     frame.loc[frame["unique_id"] == "b", "y"] = np.nan
-    with pytest.raises(DataError, match="series 'b' has no value to forecast from"):
+    with pytest.raises(DataError, match="series 'b': no value to forecast from, in 1 of 2 series"):
         make_forecaster().predict(frame)
 
 
@@ -517,3 +553,8 @@ def test_duplicate_rows_are_taken_as_in_training() -> None:
     np.testing.assert_allclose(
         forecaster.predict(around)["tsformer"], forecaster.predict(frame)["tsformer"], rtol=1e-5
     )
+
+
+def test_a_batch_has_a_series_at_least() -> None:
+    with pytest.raises(ConfigError, match="batch_size=0"):
+        make_forecaster().predict(make_long({"a": 30}), batch_size=0)

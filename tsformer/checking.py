@@ -31,13 +31,15 @@ def check(settings: Mapping[str, Any]) -> bool:
         data = ForecastData(table, config)
     except TsformerError:
         if not findings.of("error"):
-            console.print(_as_table(findings))
             raise
         console.print(_as_table(findings))
         console.print("A fit would refuse this table: mend the errors first.")
         return False
     console.print(data.description)
-    console.print(_as_table(data.findings))
+    if data.findings.items:
+        console.print(_as_table(data.findings))
+    else:
+        console.print("Nothing stands out.")
     parts = (("train", data.train), ("validation", data.validation), ("test", data.test))
     console.print("Windows: " + ", ".join(f"{len(part):,} {name}" for name, part in parts))
     console.print("A fit would take this table.")
@@ -46,7 +48,7 @@ def check(settings: Mapping[str, Any]) -> bool:
 
 def _as_table(findings: Findings) -> Table:
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for name in ("", "What", "Count", "Where first", "What to do"):
+    for name in ("", "What", "Count", "Where first (rows count from 0)", "What to do"):
         table.add_column(name, justify="right" if name == "Count" else "left")
     for finding in findings:
         table.add_row(

@@ -31,6 +31,8 @@ Names = Annotated[list[str], BeforeValidator(lambda x: [x] if isinstance(x, str)
 def _check_time_zone(name: str) -> str:
     import pandas as pd  # here, as it takes half a second and most zones are not set
 
+    if not re.fullmatch(r"[\w+\-/:]+", name):  # pandas also takes calls such as tzlocal()
+        raise ValueError(f"{name!r} is not a time zone such as UTC or Europe/Berlin")
     try:
         pd.DatetimeIndex([]).tz_localize(name)
     except (KeyError, ValueError, IndexError, OSError) as error:
@@ -149,6 +151,7 @@ class SamplingConfig(Config):
 
     over: Literal["windows", "series"]
     stride: int = Positive
+    eval_stride: int = Positive
     windows_per_epoch: int | None = Field(gt=0)
 
 

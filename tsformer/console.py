@@ -7,5 +7,7 @@ from rich.console import Console
 
 def open_console() -> Console:
     """Return the terminal, or standard output 100 columns wide unless COLUMNS says otherwise."""
-    console = Console()
-    return console if console.is_terminal or "COLUMNS" in os.environ else Console(width=100)
+    console = Console(markup=False)  # names of series may hold [brackets]
+    if console.is_terminal or "COLUMNS" in os.environ:
+        return console
+    return Console(markup=False, width=100)

@@ -3,7 +3,7 @@
 import json
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -18,8 +18,8 @@ from torch import Tensor
 from tsformer.config import Config, ModelConfig, Positive, TimeZone, parse
 from tsformer.data.building import build_store
 from tsformer.data.calendar import grid_features, num_calendar_features
-from tsformer.data.checks import check_transform
-from tsformer.data.columns import Columns
+from tsformer.data.checks import check_transform, listed
+from tsformer.data.columns import Columns, find_columns
 from tsformer.data.covariates import CovariateEncoder
 from tsformer.data.findings import Findings
 from tsformer.data.future import read_future
@@ -38,8 +38,9 @@ WEIGHTS = "model.safetensors"
 CONFIG = "config.json"
 
 
-Finite = Annotated[float, Field(allow_inf_nan=False)]
-Scale = Annotated[float, Field(allow_inf_nan=False, gt=0)]
+# Beyond these, float32 could not hold what is scaled by them.
+Finite = Annotated[float, Field(allow_inf_nan=False, ge=-1e38, le=1e38)]
+Scale = Annotated[float, Field(allow_inf_nan=False, ge=1e-38, le=1e38)]
 
 
 class ScalerConfig(Config):
@@ -100,6 +101,22 @@ class ForecasterConfig(Config):
         return len(self.channels) if self.channels else 1
 
     @model_validator(mode="after")
+    def _check_columns(self) -> Self:
+        columns = self.columns
+        find_columns(columns.names, **{**asdict(columns), "weight": None})
+        if not all(columns.names) or columns.weight:
+            raise ValueError("columns: a name is empty, or there are weights")
+        if (self.channels is not None) != (self.model.channels == "joint"):
+            raise ValueError("channels: not as model.channels says")
+        if self.channels is not None and len(set(self.channels)) < len(self.channels):
+            raise ValueError("channels: a name stands twice")
+        if not self.regular and columns.id:
+            raise ValueError("regular: false takes a wide table")
+        if self.model.channels == "joint" and columns.static_covariates and not columns.target[1:]:
+            raise ValueError("joint series have no static covariates")
+        return self
+
+    @model_validator(mode="after")
     def _check_encoders(self) -> Self:
         for name, encoder, columns in (
             ("covariates", self.covariates, self.columns.covariates),
@@ -107,9 +124,13 @@ class ForecasterConfig(Config):
         ):
             if not len(columns) == len(encoder.mean) == len(encoder.std):
                 raise ValueError(f"{name}: not one mean and one std a covariate")
+            if any(len(set(texts)) < len(texts) for texts in encoder.vocabularies.values()):
+                raise ValueError(f"{name}: a category stands twice")
             if set(encoder.vocabularies) != set(columns) & set(self.columns.categorical):
                 raise ValueError(f"{name}: not one vocabulary a categorical covariate")
         check_freq(self.freq)
+        if self.calendar:
+            num_calendar_features(self.freq, self.holidays)
         return self
 
 
@@ -211,7 +232,10 @@ class Forecaster:
 
         Raises:
             DataError: the table cannot be used, or future covariates do not cover the horizon.
+            ConfigError: `batch_size` is below 1.
         """
+        if batch_size < 1:
+            raise ConfigError(f"batch_size={batch_size}: give the number of series, from 1 up.")
         config = self.config
         text_columns = [*filter(None, [config.columns.id]), *config.columns.categorical]
         with errors_naming(frame):
@@ -224,6 +248,7 @@ class Forecaster:
                 freq=config.freq,
                 regular=config.regular,
                 duplicates=config.duplicates,
+                time_zone=config.time_zone,
             )
             history, groups = group_series(history, columns, config.model.channels, config.channels)
             _refuse_unusable(history, groups, config.scaler.transform)
@@ -337,8 +362,8 @@ def _read_network(path: Path, config: ForecasterConfig) -> ForecastNetwork:
     return network
 
 
-def _shapes(state: Mapping[str, Tensor]) -> dict[str, torch.Size]:
-    return {name: tensor.shape for name, tensor in state.items()}
+def _shapes(state: Mapping[str, Tensor]) -> dict[str, tuple[torch.Size, torch.dtype]]:
+    return {name: (tensor.shape, tensor.dtype) for name, tensor in state.items()}
 
 
 def _encode_future(
@@ -347,7 +372,7 @@ def _encode_future(
     """Return future covariates as the network takes them, (N, H, Ff)."""
     num_past = len(covariates.names) - ahead.shape[2]
     padded = np.pad(ahead, ((0, 0), (0, 0), (0, num_past)), constant_values=np.nan)
-    encoded = covariates.encode(padded.astype(np.float32), covariates.lookups(categories))
+    encoded = covariates.encode(padded, covariates.lookups(categories))
     return encoded[:, :, : ahead.shape[2]]
 
 
@@ -358,12 +383,12 @@ def _refuse_unusable(store: SeriesStore, groups: IntArray, transform: str) -> No
     observed = np.zeros(len(store.ids), dtype=np.int64)
     for series, values in store.blocks():
         observed += np.bincount(series, ~np.isnan(values), len(observed)).astype(np.int64)
-    counts = observed[groups].sum(axis=1)
-    if not counts.all():
-        name = store.ids[groups[int(np.argmin(counts)), 0]]
+    empty = groups[observed[groups].sum(axis=1) == 0, 0]
+    if len(empty):
+        names = listed([store.ids[series] for series in empty])
         raise DataError(
-            f"series {name!r} has no value to forecast from "
-            f"({int((counts == 0).sum())} of {len(counts)} series have none). Leave it out."
+            f"{names}: no value to forecast from, in {len(empty)} of {len(groups)} series. Leave "
+            "them out."
         )
 
 
@@ -375,7 +400,7 @@ def _series_columns(rows: Source, columns: Columns, store: SeriesStore) -> dict[
     values = pd.concat(parts, ignore_index=True)
     if isinstance(values.dtype, pd.CategoricalDtype):
         values = values.astype(values.cat.categories.dtype)
-    _, codes = parse_texts(values)
+    _, codes = parse_texts(values, columns.id)
     ids = pd.Index(values)[~pd.Series(codes).duplicated()]
     if store.num_targets == 1:
         return {"unique_id": ids}

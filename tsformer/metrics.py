@@ -53,13 +53,18 @@ class Errors(NamedTuple):
     squared: FloatArray
     count: FloatArray  # type: ignore[assignment]  # hides tuple.count
 
+    def of(self, members: NDArray[np.bool_]) -> "Errors":
+        """Return the errors of some channels of some groups alone, given which, (N, C)."""
+        kept = members[:, None, :]
+        return Errors(self.absolute * kept, self.squared * kept, self.count * kept)
+
     def mae(self) -> float:
         """Return the mean absolute error over all observed steps."""
-        return float(self.absolute.sum() / self.count.sum())
+        return _ratio(self.absolute.sum(), self.count.sum())
 
     def mse(self) -> float:
         """Return the mean squared error over all observed steps."""
-        return float(self.squared.sum() / self.count.sum())
+        return _ratio(self.squared.sum(), self.count.sum())
 
     def mase(self, naive_error: FloatArray) -> float:
         """Return the mean absolute scaled error, averaged over series (Hyndman & Koehler 2006).
@@ -78,6 +83,10 @@ class Errors(NamedTuple):
     def mae_by_step(self) -> NDArray[np.float64]:
         """Return the mean absolute error of each horizon step, (H,)."""
         return self.absolute.sum(axis=(0, 2)) / self.count.sum(axis=(0, 2))
+
+
+def _ratio(total: float, count: float) -> float:
+    return float(total / count) if count else float("nan")
 
 
 def seasonal_naive_error(store: SeriesStore, end: int, season: int) -> FloatArray:

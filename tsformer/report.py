@@ -98,12 +98,38 @@ def test_metrics(
     }
 
 
-def metrics_table(data: ForecastData, metrics: Mapping[str, Mapping[str, float]]) -> Table:
+def target_metrics(
+    data: ForecastData, evaluations: Mapping[str, Evaluation]
+) -> dict[str, dict[str, dict[str, float]]]:
+    """Return `test_metrics` of each target column of a long table that has several.
+
+    Their units may differ, and figures over all of them say little.
+    """
+    if data.columns.id is None or data.store.num_targets == 1:
+        return {}
+    target = data.groups % data.store.num_targets  # (N, C)
+    return {
+        name: test_metrics(
+            data,
+            {
+                method: Evaluation(*(errors.of(target == number) for errors in both))
+                for method, both in evaluations.items()
+            },
+        )
+        for number, name in enumerate(data.store.targets)
+    }
+
+
+def metrics_table(
+    data: ForecastData, metrics: Mapping[str, Mapping[str, float]], target: str | None = None
+) -> Table:
     """Return the test figures as a table for the terminal.
 
     (z) marks scaled units; the last column says by how much the forecaster's MAE (z) is below.
     """
     title = f"Test: {len(data.test):,} windows of {data.config.horizon} steps"
+    if target is not None:
+        title += f", target {target}"
     if data.config.dataset.unit:
         title += f", MAE and RMSE in {data.config.dataset.unit}"
     table = Table(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
@@ -113,7 +139,7 @@ def metrics_table(data: ForecastData, metrics: Mapping[str, Mapping[str, float]]
     ours = metrics[MODEL]["scaled_mae"]  # series of different units count alike
     for method, row in metrics.items():
         theirs = row["scaled_mae"]
-        cut = "" if method == MODEL or theirs == 0 else f"{1 - ours / theirs:.1%}"
+        cut = "" if method == MODEL or not theirs > 0 else f"{1 - ours / theirs:.1%}"
         table.add_row(method, *(f"{value:,.4g}" for value in row.values()), cut)
     return table
 

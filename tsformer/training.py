@@ -129,11 +129,14 @@ def fit(settings: Mapping[str, Any]) -> FitResult:
     network = module.forecasting_network.eval()
     Forecaster(network, forecaster_config).save(run / "model")
 
+    log.info("Testing on %s windows", f"{len(data.test):,}")
     evaluations = report.evaluate(data, network)
+    by_target = report.target_metrics(data, evaluations)
     metrics = {
         "objective": objective,
         "monitor": config.callbacks.monitor,
         "test": report.test_metrics(data, evaluations),
+        **({"test_by_target": by_target} if by_target else {}),
         "test_windows": len(data.test),
         "best_step": best["global_step"],
         "train_seconds": round(train_seconds, 1),
@@ -145,7 +148,8 @@ def fit(settings: Mapping[str, Any]) -> FitResult:
         curves = report.draw_training(run / "csv" / "metrics.csv", best["global_step"])
         curves.savefig(run / "training.png", dpi=120)
     _write_atomically(run / "metrics.json", json.dumps(_without_nan(metrics), indent=1))
-    open_console().print(report.metrics_table(data, metrics["test"]))
+    for target, figures in by_target.items() or [(None, metrics["test"])]:
+        open_console().print(report.metrics_table(data, figures, target))
     log.info("Trained in %.0f s. Run folder: %s", train_seconds, run)
     return FitResult(objective, metrics, run)
 

@@ -180,6 +180,22 @@ def test_zoned_weeks_and_months_follow_the_local_clock(freq, zone):
         )
 
 
+@pytest.mark.parametrize("freq", ["D", None])
+def test_local_days_written_with_offsets_are_days_of_the_zone_that_is_named(tmp_path, freq):
+    frame = aware("D", "Europe/Berlin", 60, "2024-03-01")
+    frame.to_csv(tmp_path / "x.csv", index=False)
+    store = store_of(tmp_path / "x.csv", freq=freq, time_zone="Europe/Berlin")
+    assert_same_store(store, store_of(frame, freq=freq))
+    assert store.freq == "D"
+    with pytest.raises(DataError, match="is not on the grid"):
+        store_of(tmp_path / "x.csv", freq="D")
+
+
+def test_a_named_zone_leaves_hours_as_they_came():
+    frame = aware("h", "UTC", 30)
+    assert_same_store(store_of(frame, time_zone="Europe/Berlin"), store_of(frame))
+
+
 def test_time_zone_of_a_table_is_one_that_settings_accept():
     frame = pd.DataFrame({"ds": ["2024-01-01 00:00+01:00", "2024-01-01 01:00+01:00"], "y": [1, 2]})
     zone = store_of(frame).time_zone
@@ -467,6 +483,47 @@ def test_large_values_that_are_near_to_each_other_keep_their_digits():
     assert_array_equal(target_of(store, "a"), 1e9 + steps)
     assert_array_equal(target_of(store, "b"), steps)
     assert store.centers[1] == 0
+
+
+@pytest.mark.parametrize("duplicates", ["error", "first", "mean", "sum"])
+def test_policies_for_duplicates_keep_the_digits_of_large_values(duplicates):
+    values = 1e9 + np.array([0.0, 0.25, 0.5, 3.0])
+    store = store_of(long_frame({"a": values, "b": values - 1e9}), duplicates=duplicates)
+    assert_array_equal(target_of(store, "a"), values)
+
+
+def test_covariates_keep_their_digits():
+    seconds = 1.7e9 + np.arange(4)
+    frame = long_frame({"a": ramp(4)}).assign(x=seconds, size=16777217.0)
+    parts = {"target": ["y"], "past_covariates": ["x"], "static_covariates": ["size"]}
+    store = store_of(frame, **parts)
+    assert_array_equal(store.covariates[:, 0], seconds)
+    assert store.static[0, 0] == 16777217
+
+
+def test_dates_that_may_be_read_two_ways_are_refused_behind_others_too(tmp_path):
+    pd.DataFrame({"ds": hours(3).strftime("%Y-%m-%d %H:%M"), "y": ramp(3)}).to_csv(
+        tmp_path / "0.csv", index=False
+    )
+    late = pd.DataFrame({"ds": ["10/01/2024", "11/01/2024"], "y": ramp(2)})
+    late.to_csv(tmp_path / "1.csv", index=False)
+    with pytest.raises(DataError, match=r"'10/01/2024' may begin with the day or with the month"):
+        store_of(tmp_path)
+    pd.concat([late, late.assign(ds=["25/01/2024", "26/01/2024"])]).to_csv(
+        tmp_path / "1.csv", index=False
+    )
+    assert store_of(tmp_path, freq="h").grid[-1] == pd.Timestamp("2024-01-26")
+
+
+def test_series_of_one_name_are_refused():
+    frame = long_frame({"a": ramp(3), "a/b": ramp(3)})
+    frame = frame.assign(c=ramp(6)).rename(columns={"y": "b/c"})
+    with pytest.raises(DataError, match=r"two series would be called 'a/b/c'"):
+        store_of(frame, target=["b/c", "c"])
+
+
+def test_an_empty_freq_is_none():
+    assert store_of(long_frame({"a": ramp(3)}), freq="").freq == "h"
 
 
 def test_decimals_are_numbers():

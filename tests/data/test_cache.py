@@ -221,11 +221,14 @@ def test_tables_in_one_folder_do_not_forget_each_others_files(table, reads, monk
     assert sorted(reads) == ["a.csv", "c.csv"]
 
 
-def test_a_damaged_record_is_not_used(table, monkeypatch):
+@pytest.mark.parametrize(
+    "content", ["{", "null", "[]", "5", '{"PATH": 5}', '{"PATH": []}', "[" * 100_000]
+)
+def test_a_damaged_record_is_not_used(table, content, monkeypatch):
     later(monkeypatch, 5)
     table.ask()
     [record] = (table.folder / "digests").iterdir()
-    record.write_text("{")
+    record.write_text(content.replace("PATH", str(table.files[0].absolute())))
     table.ask()
     assert table.builds == 1
 

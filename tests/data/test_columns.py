@@ -63,3 +63,8 @@ def test_mistakes_are_named(names, parts, words):
         columns_of(*names, **parts)
     for word in words:
         assert word in str(error.value)
+
+
+def test_a_column_that_the_last_comma_of_rows_makes_is_no_target():
+    assert find_columns(["ds", "a", "Unnamed: 2"]).target == ("a",)
+    assert find_columns(["ds", "a", "Unnamed: 2"], target=["Unnamed: 2"]).target == ("Unnamed: 2",)

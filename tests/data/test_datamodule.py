@@ -245,3 +245,27 @@ def test_parts_that_hold_no_window_are_refused(module, overrides, words):
 def test_part_of_exactly_one_window_is_enough(module):
     data = module(pd.DataFrame({"ds": hours(20), "y": ramp(20)}), {"dataset.split": [L + H, H, H]})
     assert (len(data.train), len(data.validation), len(data.test)) == (1, 1, 1)
+
+
+def test_a_part_whose_only_values_are_of_dropped_series_is_refused(module):
+    frame = long_frame({"a": ramp(100), "short": ramp(8)}, starts={"short": 85})
+    frame.loc[(frame["unique_id"] == "a") & (frame["y"] >= 80), "y"] = np.nan
+    with pytest.raises(ConfigError, match="the test part holds no value of the target"):
+        module(frame, {"dataset.short_series": "drop"})
+
+
+def test_weights_of_all_train_windows_may_not_be_0(module):
+    frame = long_frame({"a": ramp(100), "b": ramp(10)}, starts={"b": 90}).assign(w=0.0)
+    frame.loc[frame["unique_id"] == "b", "w"] = 1.0
+    overrides = {"dataset.target": ["y"], "dataset.weight_column": "w"}
+    with pytest.raises(DataError, match="column 'w': the weights of all series with train windows"):
+        module(frame, overrides)
+
+
+def test_windows_are_thinned_as_the_settings_say(module):
+    frame = pd.DataFrame({"ds": hours(100), "y": ramp(100)})
+    all_windows = module(frame)
+    thinned = module(frame, {"sampling.stride": 3, "sampling.eval_stride": 5})
+    assert len(thinned.train) == -(-len(all_windows.train) // 3)
+    assert len(thinned.validation) == -(-len(all_windows.validation) // 5)
+    assert len(thinned.test) == -(-len(all_windows.test) // 5)

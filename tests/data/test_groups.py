@@ -43,6 +43,12 @@ def test_target_columns_of_each_id_are_channels():
     assert channel_names(store) == ("y", "z")
 
 
+def test_target_columns_need_no_covariates_in_common_with_those_of_other_ids():
+    frame = two_series(z=0.0, x=[0, 1, 2, 3, 20, 30, 40])
+    store, _ = groups_of(frame, target=["y", "z"], past_covariates=["x"])
+    assert_array_equal(covariates_of(store, "b/z")[0], [20, 30, 40])
+
+
 def test_channels_come_in_the_order_asked_for():
     assert_array_equal(groups_of(two_series(), names=["b", "a"])[1], [[1, 0]])
 

@@ -1,5 +1,6 @@
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from tests.data.frames import hours
@@ -142,9 +143,49 @@ def test_findings_take_the_place_of_the_first_error():
     ],
 )
 def test_texts_and_their_numbers_come_in_order_of_appearance(values, texts, codes):
-    found, numbers = parse_texts(pd.Series(values))
+    found, numbers = parse_texts(pd.Series(values), "shop", whole_numbers=True)
     assert found == texts
     np.testing.assert_array_equal(numbers, codes)
+
+
+def test_names_that_look_like_numbers_are_kept_unless_told_otherwise():
+    for column in (pd.Series([1.0, 2.5]), pd.Series(["1.0", "2.5"])):
+        assert parse_texts(column, "shop")[0] == ["1.0", "2.5"]
+        assert parse_texts(column, "kind", whole_numbers=True)[0] == ["1", "2.5"]
+
+
+@pytest.mark.parametrize(
+    "values", [pa.array([[1], [2]]), pa.array([{"a": 1}, {"a": 2}])], ids=["lists", "structs"]
+)
+@pytest.mark.parametrize("types", [None, pd.ArrowDtype])
+def test_nested_values_are_no_names(values, types):
+    with pytest.raises(DataError, match=r"column 'shop' holds values of type .* that are no names"):
+        parse_texts(values.to_pandas(types_mapper=types), "shop")
+
+
+def test_whole_numbers_beyond_all_bounds_are_refused():
+    with pytest.raises(DataError, match="column 'load' holds a whole number of hundreds of digits"):
+        numbers(1, 10**400)
+
+
+@pytest.mark.parametrize(
+    ("texts", "utc"),
+    [
+        (["2024-01-02 00:00", "2024-01-03"], False),
+        (["2024-01-02T00:00Z", "2024-01-03T01:00+01:00"], True),
+        (["2024-01-02 00:00+01", "2024-01-03 00:00+02"], True),
+    ],
+)
+def test_iso_times_may_differ_in_form(texts, utc):
+    found, zone = parse_stamps(pd.Series(texts), "when")
+    assert list(found) == [pd.Timestamp(text) for text in texts]
+    assert zone == ("UTC" if utc else None)
+
+
+def test_business_days_with_a_holiday_stay_business_days():
+    days = pd.bdate_range("2024-01-01", periods=60)
+    assert infer_freq(days.delete([20, 40])) == "B"
+    assert infer_freq(pd.date_range("2024-01-01", periods=60).delete([20, 40])) == "D"
 
 
 @pytest.mark.parametrize("freq", ["30min", "h", "D", "B", "W", "W-MON", "MS", "ME", "QS", "YS"])

@@ -245,5 +245,5 @@ def test_the_first_value_too_small_for_log1p_is_named(block, monkeypatch):
     assert (finding.level, finding.kind) == ("error", "values too small for log1p")
     assert str(finding) == (
         "series 'b', 2024-03-01 05:00:00: -1 has no log1p, which takes values above -1 "
-        "(3 in all). Set dataset.scaling.transform=asinh or none."
+        "(3 in all). Set scaling.transform=asinh or none."
     )

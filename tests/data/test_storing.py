@@ -150,6 +150,11 @@ def change_meta(path: Path, **values) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | values))
 
 
+def break_header(path: Path) -> None:
+    content = path.read_bytes()
+    path.write_bytes(content[:12].ljust(len(content), b"("))
+
+
 DAMAGES = {
     "truncated rows": lambda folder: truncate(folder / "target.npy"),
     "truncated starts": lambda folder: truncate(folder / "starts.npy"),
@@ -165,6 +170,12 @@ DAMAGES = {
     "no array": lambda folder: (folder / "offsets.npy").write_bytes(
         b"?" * (folder / "offsets.npy").stat().st_size
     ),
+    "broken header": lambda folder: (folder / "starts.npy").write_bytes(
+        (folder / "starts.npy")
+        .read_bytes()[:12]
+        .ljust((folder / "starts.npy").stat().st_size, b"(")
+    ),
+    "deep meta": lambda folder: (folder / META).write_text("[" * 100_000),
     "unknown finding": lambda folder: change_meta(folder / META, findings=[{"place": ""}]),
 }
 

@@ -353,3 +353,15 @@ def test_small_files_are_not_cached(tmp_path: Path) -> None:
     example().to_parquet(tmp_path / "x.parquet")
     read_table(tmp_path / "x.parquet", target=["y"], cache=tmp_path / "cache")
     assert not (tmp_path / "cache").exists()
+
+
+def test_row_numbers_that_were_saved_twice_are_left_out(tmp_path: Path) -> None:
+    long_frame({"a": ramp(5)}).to_csv(tmp_path / "x.csv")
+    pd.read_csv(tmp_path / "x.csv").to_csv(tmp_path / "x.csv")
+    assert (tmp_path / "x.csv").read_text().startswith(",Unnamed: 0,unique_id")
+    assert_same_store(store_of(tmp_path / "x.csv"), store_of(long_frame({"a": ramp(5)})))
+
+
+def test_an_empty_path_names_no_file() -> None:
+    with pytest.raises(DataError, match="an empty path names no file"):
+        read_table("")

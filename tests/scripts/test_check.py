@@ -69,6 +69,14 @@ def test_a_fit_refuses_what_check_refuses_in_the_same_words(faulty: Path) -> Non
     assert "series 'shop 2' has the time" in result.stderr
 
 
+def test_names_in_brackets_are_printed_as_they_are(tmp_path: Path) -> None:
+    long_frame({"[/b]": ramp(300), "[red]x": ramp(9)}).to_csv(tmp_path / "my.csv", index=False)
+    result = run_check(tmp_path, "dataset.path=my.csv", "dataset.name='[/x]'")
+    assert result.returncode == 0, result.stderr
+    assert "[/x]: long table" in result.stdout
+    assert "'[red]x'" in result.stdout
+
+
 def test_a_good_table_is_described(tmp_path: Path) -> None:
     long_frame({"a": ramp(600), "b": ramp(20)}).to_csv(tmp_path / "my.csv", index=False)
     before = contents(tmp_path)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -32,6 +33,7 @@ def build_store(
     freq: str | None = None,
     regular: bool = True,
     duplicates: str = "error",
+    time_zone: str | None = None,
     allocate: Allocate = lambda name, shape, dtype: np.zeros(shape, dtype),
 ) -> SeriesStore:
     """Validate a table and lay its series on a regular grid, in memory that its size does not need.
@@ -46,6 +48,8 @@ def build_store(
             stamps, as published benchmarks do; such a table must be wide.
         duplicates: what to do with rows of one id and time: `error`, take the `first`, or the
             `mean` or `sum` of the target (of covariates the mean, of categories the first).
+        time_zone: whose midnights part the days of steps of a day and longer, where stamps have a
+            zone or an offset; None: the stamps' own.
         allocate: makes the large arrays.
 
     Raises:
@@ -53,13 +57,14 @@ def build_store(
     """
     if not regular and columns.id is not None:
         raise DataError("dataset.regular=false takes a wide table, without an id column.")
+    freq = freq or None  # an empty setting is none
     reader = Reader(source, columns)
     found = scan(reader, findings)
     if not found.count.all() or not len(found.count):
         findings.refuse()  # of some ids no row has a time
         raise DataError("the table has no rows.")
     try:
-        place = lay_out(reader, found, freq, regular)
+        place = lay_out(reader, found, freq, regular, time_zone)
     except DataError as error:
         findings.add(Finding("error", "no grid", str(error).removesuffix(".")))
         findings.refuse()
@@ -78,10 +83,10 @@ def _fill(
     columns = reader.columns
     num_ids, num_targets = found.low.shape
     num_rows = int(place.offsets[-1])
-    centers = np.zeros((num_ids, num_targets)) if duplicates == "sum" else _centers(found)
+    centers = _centers(found.low, found.high)  # (I, C)
     means = duplicates in ("mean", "sum")
     target = allocate("target", (num_rows * num_targets,), np.float32)
-    covariates = allocate("covariates", (num_rows, len(columns.covariates)), np.float32)
+    covariates = allocate("covariates", (num_rows, len(columns.covariates)), np.float64)
     target[:] = np.nan
     covariates[:] = np.nan
     sums = _Sums(allocate, len(target), covariates.shape) if means else None
@@ -117,7 +122,7 @@ def _fill(
         cells = (num_targets * place.offsets[rows.id] + step)[:, None]  # of the target, (N, C)
         cells = cells + np.arange(num_targets) * place.lengths[rows.id][:, None]
         if sums is not None:
-            sums.add(cells, values, row, features)
+            sums.add(cells, values + centers[rows.id], row, features)
         if again.any():
             cells, values, row, features = (x[~again] for x in (cells, values, row, features))
         target[cells] = values
@@ -128,7 +133,9 @@ def _fill(
     findings.refuse()
     if sums is not None:
         is_number = np.array([name not in columns.categorical for name in columns.covariates], bool)
-        sums.write(target, covariates, is_number, mean=duplicates == "mean")
+        offsets = np.concatenate([[0], np.cumsum(np.repeat(place.lengths, num_targets))])
+        mean = duplicates == "mean"
+        centers = sums.write(target, offsets, covariates, is_number, mean=mean)
     store = SeriesStore(
         table_ids=tuple(found.ids),
         targets=columns.target,
@@ -145,6 +152,11 @@ def _fill(
         weights=None if weights is None else np.repeat(weights, num_targets),
         categories=found.categories,
     )
+    if len(set(store.ids)) < len(store.ids):
+        double = pd.Index(store.ids)[pd.Index(store.ids).duplicated()][0]
+        raise DataError(
+            f"two series would be called {double!r}, of an id and a target column. Rename one."
+        )
     _tell_missing(findings, found, store.ids, place, num_filled)
     return store
 
@@ -187,11 +199,11 @@ class _PerId:
                     name,
                 )
 
-    def finish(self, ids: Sequence[str]) -> tuple[Float32Array, FloatArray | None]:
+    def finish(self, ids: Sequence[str]) -> tuple[FloatArray, FloatArray | None]:
         """Return static covariates (I, Fs) and weights (I,)."""
         weight = self.reader.columns.weight
         if weight is None:
-            return self.values.astype(np.float32), None
+            return self.values, None
         weights = self.values[:, -1]
         wrong = ~(weights >= 0)  # also where none is given
         if wrong.any() or not weights.sum() > 0:
@@ -209,7 +221,7 @@ class _PerId:
                     max(int(wrong.sum()), 1),
                 )
             )
-        return self.values[:, :-1].astype(np.float32), weights
+        return self.values[:, :-1], weights
 
 
 class _Sums:
@@ -232,21 +244,37 @@ class _Sums:
     def write(
         self,
         target: Float32Array,
-        covariates: Float32Array,
+        offsets: IntArray,
+        covariates: FloatArray,
         is_number: BoolArray,
         *,
         mean: bool,
-    ) -> None:
-        """Write the mean or the sum of the target, and the mean of numeric covariates."""
+    ) -> FloatArray:
+        """Write the mean or the sum of the target, and the mean of numeric covariates.
+
+        Args:
+            target: rows of the series, (R,).
+            offsets: bounds of each series' rows, (S+1,).
+            covariates: (R', F).
+            is_number: which covariates are not categories, (F,).
+            mean: write the mean of the target, not the sum.
+
+        Returns:
+            The centers of the series, (S,).
+        """
         for begin in range(0, len(target), BLOCK_ROWS):
             block = slice(begin, begin + BLOCK_ROWS)
-            total, count = self.target[block], self.target_count[block]
-            divisor = np.where(count > 0, count if mean else 1, np.nan)
-            target[block] = total / divisor
+            count = self.target_count[block]
+            self.target[block] /= np.where(count > 0, count if mean else 1, np.nan)
+        bounds = offsets[:-1]
+        centers = _centers(*(f.reduceat(self.target, bounds) for f in (np.fmin, np.fmax)))
+        for series, (begin, end) in enumerate(pairwise(offsets)):
+            target[begin:end] = self.target[begin:end] - centers[series]
         for column in np.flatnonzero(is_number):
             count = self.covariate_count[:, column]
             divisor = np.where(count > 0, count, np.nan)
             covariates[:, column] = self.covariates[:, column] / divisor
+        return centers
 
 
 def _features(
@@ -259,7 +287,7 @@ def _features(
     values = np.empty((len(chunk.frame), len(names)))
     for number, name in enumerate(names):
         if name in columns.categorical:
-            texts, codes = parse_texts(chunk.frame[name])
+            texts, codes = parse_texts(chunk.frame[name], name, whole_numbers=True)
             known = pd.Index(categories[name]).get_indexer(pd.Index(texts, dtype=object))
             values[:, number] = np.array([*known, np.nan])[codes]
         else:
@@ -267,10 +295,10 @@ def _features(
     return values
 
 
-def _centers(found: Scan) -> FloatArray:
+def _centers(low: FloatArray, high: FloatArray) -> FloatArray:
     """Return what to subtract so that float32, of 24 bits, tells the values of a series apart."""
     with np.errstate(invalid="ignore", over="ignore"):
-        middle, half_range = (found.low + found.high) / 2, (found.high - found.low) / 2
+        middle, half_range = (low + high) / 2, (high - low) / 2
         return np.where(half_range < np.abs(middle) / 16, middle, 0.0)
 
 
@@ -346,6 +374,6 @@ def _tell_missing(
             several = int((counts > 0).sum())
             text = f"series {name!r}: {text.format(counts.ravel()[number])}"
             if several > 1:
-                text += f"; {several:,} of {counts.size:,} series are alike"
+                text += f"; so in {several:,} of {counts.size:,} series"
             count = int(counts.sum())
             findings.add(Finding(level, kind, text, remedy, count))

@@ -133,14 +133,15 @@ def _digests(folder: Path, root: Path, states: Mapping[Path, list[int]]) -> dict
     name = hashlib.blake2b(os.fsencode(root.absolute()), digest_size=16).hexdigest()
     record = folder / "digests" / f"{name}.json"
     try:
-        known = json.loads(record.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        known = dict(json.loads(record.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError, RecursionError):
         known = {}
     digests, fresh = {}, {}
     for file, state in states.items():
         path = str(file.absolute())
-        *known_state, digest = known.get(path, [None])
-        if known_state != state:
+        entry = known.get(path)
+        digest = entry[-1] if isinstance(entry, list) and entry[:-1] == state else None
+        if not isinstance(digest, str):
             now = time.time_ns()
             digest = _digest(file)
             if max(state[1:]) < now - _RESOLUTION_NS:

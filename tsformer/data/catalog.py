@@ -93,6 +93,7 @@ def load_table(
         freq=dataset.freq,
         regular=dataset.regular,
         duplicates=dataset.duplicates,
+        time_zone=dataset.time_zone,
         cache=_cache_folder(paths.cache),
         findings=findings,
     )

@@ -53,7 +53,7 @@ def find_short(
     ):
         if rows.any():
             names = [store.ids[series] for series in groups[rows, 0]]
-            findings.add(Finding("warning", kind, f"{_listed(names)}: {text}", remedy, len(names)))
+            findings.add(Finding("warning", kind, f"{listed(names)}: {text}", remedy, len(names)))
     return short if short_series == "drop" else np.zeros(len(groups), dtype=bool)
 
 
@@ -63,7 +63,8 @@ def check_transform(store: SeriesStore, transform: str, findings: Findings) -> N
         findings.add(finding)
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
+    """Name the first few of some series."""
     shown = ", ".join(map(repr, names[:_MOST_NAMES]))
     more = len(names) - _MOST_NAMES
     return f"series {shown}{f' and {more:,} more' if more > 0 else ''}"

@@ -1,5 +1,7 @@
 """Which column plays which part."""
 
+import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -101,7 +103,10 @@ def find_columns(
     taken = {id, time, weight, *past_covariates, *future_covariates, *static_covariates}
     named = bool(target)
     if not target:
-        rest = [name for name in names if name not in taken]
+        # A column without a name, which pandas calls so, is one that a row's last comma makes.
+        rest = [
+            name for name in names if name not in taken and not re.fullmatch(r"Unnamed: \d+", name)
+        ]
         target = ["y"] if "y" in rest else rest
     columns = Columns(
         id,
@@ -114,12 +119,13 @@ def find_columns(
         weight,
     )
     parts = columns.names
-    missing = [name for name in parts if name not in names]
+    known = set(names)
+    missing = [name for name in parts if name not in known]
     if missing:
         raise DataError(f"no column {missing[0]!r} in the table; it has {names}.")
     if not target:
         raise DataError(f"no target column is left among {names}. Name it with dataset.target.")
-    double = [name for name in parts if parts.count(name) > 1]
+    double = [name for name, count in Counter(parts).items() if count > 1]
     if double:
         raise DataError(f"column {double[0]!r} cannot be used twice.")
     if id is None and (static_covariates or weight):

@@ -61,7 +61,7 @@ class CovariateEncoder:
     @classmethod
     def _fit(
         cls,
-        values: Float32Array,
+        values: FloatArray,
         spans: tuple[IntArray, IntArray],
         names: Sequence[str],
         categorical: Sequence[str],
@@ -109,7 +109,7 @@ class CovariateEncoder:
             lookups[self.names.index(name)] = np.array([*known, 0], dtype=np.float32)
         return lookups
 
-    def encode(self, values: Float32Array, lookups: Mapping[int, Float32Array]) -> Float32Array:
+    def encode(self, values: FloatArray, lookups: Mapping[int, Float32Array]) -> Float32Array:
         """Return covariates as a network takes them.
 
         Args:
@@ -121,9 +121,10 @@ class CovariateEncoder:
         """
         # NumPy is slow at rows as short as F, so all axes but the first are worked on as one.
         repeats = math.prod(values.shape[1:-1])
-        mean, std = (np.tile(x.astype(np.float32), repeats) for x in (self.mean, self.std))
+        mean, std = (np.tile(x, repeats) for x in (self.mean, self.std))
         with np.errstate(over="ignore"):
-            encoded = (values.reshape(len(values), repeats * len(self.names)) - mean) / std
+            scores = (values.reshape(len(values), repeats * len(self.names)) - mean) / std
+            encoded = scores.astype(np.float32)
         np.copyto(encoded, 0.0, where=np.isnan(encoded))
         encoded = encoded.reshape(values.shape)
         for column, lookup in lookups.items():
@@ -139,7 +140,7 @@ def shared_covariates(store: SeriesStore) -> SeriesStore:
     Raises:
         DataError: the covariates of two series differ where both have a row.
     """
-    shared = np.full((len(store.grid), store.covariates.shape[1]), np.nan, dtype=np.float32)
+    shared = np.full((len(store.grid), store.covariates.shape[1]), np.nan)
     filled = np.zeros(len(store.grid), dtype=bool)
     spans = np.stack([store.covariate_base, store.starts, store.ends], axis=1)
     _, firsts = np.unique(spans, axis=0, return_index=True)  # many series may share their rows

@@ -171,12 +171,15 @@ def _read_header(rows: Iterator[list[str]]) -> list[str]:
     header = next((row for row in rows if len(row) > 1 or "".join(row).strip()), None)
     if header is None:
         raise ValueError("there is no header")
-    return [name or f"Unnamed: {position}" for position, name in enumerate(header)]
+    taken = set(header)  # a file saved with row numbers twice has such a name already
+    nameless = (f"Unnamed: {position}" for position in range(len(header)))
+    defaults = [f"{name}.1" if name in taken else name for name in nameless]
+    return [name or default for name, default in zip(header, defaults, strict=True)]
 
 
 def _without_index(names: list[str]) -> list[str]:
     """Leave out a first column without a name: row numbers, which `DataFrame.to_csv` writes."""
-    return names[1:] if names[:1] == ["Unnamed: 0"] else names
+    return names[1:] if names[0] in ("Unnamed: 0", "Unnamed: 0.1") else names
 
 
 def _long_row(path: Path, place: str) -> DataError:

@@ -12,8 +12,9 @@ from tsformer.data.scaling import Scaler
 from tsformer.data.splits import split_ends
 from tsformer.data.store import SeriesStore
 from tsformer.data.table import SeriesTable
+from tsformer.data.types import IntArray
 from tsformer.data.windows import WindowDataset, WindowIndex
-from tsformer.errors import ConfigError
+from tsformer.errors import ConfigError, DataError
 
 
 class ForecastData:
@@ -68,8 +69,10 @@ class ForecastData:
             zone=config.dataset.time_zone,
         )
         self.train = self._windows("train", 0, self.train_end, stride=config.sampling.stride)
-        self.validation = self._windows("validation", self.train_end, validation_end)
-        self.test = self._windows("test", validation_end, test_end)
+        thin = config.sampling.eval_stride
+        self.validation = self._windows("validation", self.train_end, validation_end, stride=thin)
+        self.test = self._windows("test", validation_end, test_end, stride=thin)
+        self._check_weights()
 
     @property
     def description(self) -> str:
@@ -102,6 +105,14 @@ class ForecastData:
                 "context_length or horizon, or give training a larger part."
             )
 
+    def _check_weights(self) -> None:
+        weights, counts = self.store.weights, np.diff(self.train.index.offsets)
+        if weights is not None and not weights[self.groups[counts > 0, 0]].any():
+            raise DataError(
+                f"column {self.columns.weight!r}: the weights of all series with train windows are "
+                "0. Give some of them a weight above 0, or leave out dataset.weight_column."
+            )
+
     def _windows(self, part: str, begin: int, end: int, stride: int = 1) -> WindowDataset:
         index = WindowIndex.between(
             self.store,
@@ -118,7 +129,7 @@ class ForecastData:
                 f"the {part} part, {max(end - begin, 0)} steps, holds no window of "
                 f"horizon={self.config.horizon} steps. Shorten horizon, or change dataset.split."
             )
-        if not _any_value(self.store, begin, end):
+        if not _any_value(self.store, self.groups[~self.left_out], begin, end):
             raise ConfigError(
                 f"the {part} part holds no value of the target, all are missing. Change "
                 "dataset.split, or name another dataset.target."
@@ -136,8 +147,8 @@ class ForecastData:
         )
 
 
-def _any_value(store: SeriesStore, begin: int, end: int) -> bool:
-    """Tell whether a series has a value at grid positions begin <= t < end."""
+def _any_value(store: SeriesStore, groups: IntArray, begin: int, end: int) -> bool:
+    """Tell whether a series of some groups has a value at grid positions begin <= t < end."""
     return any(
-        not np.isnan(store.values(series, begin, end)).all() for series in range(len(store.ids))
+        not np.isnan(store.values(series, begin, end)).all() for series in groups.ravel().tolist()
     )

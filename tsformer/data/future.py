@@ -71,10 +71,13 @@ def read_future(
         lacking = np.any(absent, axis=1)
         first = int(np.argmax(lacking))
         times = store.stamps(ends[first] + np.flatnonzero(absent[first]))
+        last = store.stamps(ends[[first]] - 1)[0]
         raise DataError(
             f"future: no value of {list(names)} for series {store.ids[groups[first, 0]]!r} at "
             f"{times[0]}{f' to {times[-1]}' if len(times) > 1 else ''} ({len(times)} of {horizon} "
-            f"steps; {lacking.sum()} of {len(groups)} series lack some)."
+            f"steps; {lacking.sum()} of {len(groups)} series lack some). Its history ends at "
+            f"{last}: give a row for each of the {horizon} steps behind it, or leave the series "
+            "out of the history."
         )
     return ahead, categories
 
@@ -86,7 +89,7 @@ def _values(
     categories: dict[str, tuple[str, ...]] = {}
     for number, name in enumerate(columns.future_covariates):
         if name in columns.categorical:
-            texts, codes = parse_texts(future[name])
+            texts, codes = parse_texts(future[name], name, whole_numbers=True)
             categories[name] = tuple(texts)
             values[:, number] = np.where(codes >= 0, codes, np.nan)
         else:
@@ -114,7 +117,7 @@ def _locate(
         return np.tile(np.arange(len(groups)), (len(future), 1)), position
     group_of = np.empty(groups.size, dtype=np.int64)
     group_of[groups.ravel()] = np.repeat(np.arange(len(groups)), groups.shape[1])
-    texts, codes = parse_texts(future[columns.id])
+    texts, codes = parse_texts(future[columns.id], columns.id)
     number = {id: number for number, id in enumerate(store.table_ids)}
     id = np.array([*(number.get(text, -1) for text in texts), -1])[codes][:, None]
     series = id * store.num_targets + np.arange(store.num_targets)

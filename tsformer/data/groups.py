@@ -48,7 +48,9 @@ def group_series(
         )
     place = {name: number for number, name in enumerate(own)}
     order = np.array([place[name] for name in names or own])
-    return shared_covariates(store), every.reshape(-1, len(own))[:, order]
+    # The series of an id with several target columns share their covariates already.
+    shared = shared_covariates(store) if store.num_targets == 1 else store
+    return shared, every.reshape(-1, len(own))[:, order]
 
 
 def channel_names(store: SeriesStore) -> tuple[str, ...]:

@@ -39,4 +39,4 @@ def pooled(
 
 def nonzero_spread(center: FloatArray, spread: FloatArray) -> FloatArray:
     """Return the spread, and 1 where it is 0 or the rounding dust of a constant, not blown up."""
-    return np.where(spread <= 1e-12 * np.abs(center), 1.0, spread)
+    return np.where(spread <= 1e-15 * np.abs(center), 1.0, spread)

@@ -1,5 +1,6 @@
 """Columns of a frame as arrays; what is wrong in them is found and named."""
 
+import re
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 
@@ -12,6 +13,7 @@ from tsformer.data.findings import Finding, Findings
 from tsformer.data.types import FloatArray, IntArray
 from tsformer.errors import DataError
 
+_ISO_DATE = r"\s*\d{4}-\d\d-\d\d"
 _LARGEST = np.finfo(np.float32).max
 # Names a cell: from its column and the number of its row to "series 'a', column 'y', row 3".
 Place = Callable[[str, int], str]
@@ -75,7 +77,13 @@ def _to_floats(column: pd.Series, name: str, findings: Findings, place: Place) -
         column = column.astype(pd.ArrowDtype(pa.float64()))  # pandas fails on these
     if isinstance(dtype, pd.CategoricalDtype):
         column = pd.Series(np.asarray(column), index=column.index)
-    numbers = pd.to_numeric(column, errors="coerce")
+    try:
+        numbers = pd.to_numeric(column, errors="coerce")
+    except OverflowError as error:
+        raise DataError(
+            f"column {name!r} holds a whole number of hundreds of digits ({error}). Correct it, or "
+            "do not use the column."
+        ) from error
     values: FloatArray = numbers.to_numpy(dtype=np.float64, na_value=np.nan)
     # Of numbers, no NaN is wrong: pandas tells NaN from NA in some types.
     if not pd.api.types.is_numeric_dtype(dtype):
@@ -111,17 +119,30 @@ def _to_floats(column: pd.Series, name: str, findings: Findings, place: Place) -
     return values
 
 
-def parse_texts(column: pd.Series) -> tuple[list[str], IntArray]:
+def parse_texts(
+    column: pd.Series, name: str, *, whole_numbers: bool = False
+) -> tuple[list[str], IntArray]:
     """Return the distinct values as text, and the number of each row's, (R,); -1 where missing.
 
-    Whole numbers read the same whether their column is of integers or, for a missing value, of
-    floats.
+    Args:
+        column: values of any type.
+        name: of the column.
+        whole_numbers: read 1.0 as 1, so that a column of whole numbers reads the same whether it
+            came as integers or, for a missing value, as floats.
+
+    Raises:
+        DataError: the values are lists or the like.
     """
-    codes, values = pd.factorize(column)
-    if pd.api.types.is_float_dtype(values.dtype):
-        texts = [f"{value:.0f}" if float(value).is_integer() else str(value) for value in values]
-    else:
-        texts = [str(value) for value in values]
+    try:
+        codes, values = pd.factorize(column)
+    except (TypeError, pa.ArrowNotImplementedError) as error:
+        raise DataError(
+            f"column {name!r} holds values of type {column.dtype} that are no names ({error}). "
+            "Convert them to text, or do not use the column."
+        ) from error
+    texts = [str(value) for value in values]
+    if whole_numbers:
+        texts = [re.sub(r"^(-?\d+)\.0$", r"\1", text) for text in texts]
     codes = codes.astype(np.int64)
     merged: dict[str, int] = {}  # the number 1 and the text 1 are one
     index = [merged.setdefault(text, len(merged)) if text else -1 for text in texts]
@@ -205,7 +226,13 @@ def _parse_distinct(distinct: pd.Series, day_first: bool, errors: str) -> pd.Dat
     with warnings.catch_warnings():  # stamps that pandas would parse one by one, each its way
         warnings.simplefilter("error", UserWarning)
         utc = _has_changing_offset(distinct)
-        parsed = pd.to_datetime(distinct, dayfirst=day_first, utc=utc, errors=errors)
+        if is_text(distinct) and 2 * distinct.astype(str).str.match(_ISO_DATE).sum() > len(
+            distinct
+        ):
+            # Of ISO times, some may have the time of day and others not.
+            parsed = pd.to_datetime(distinct, format="ISO8601", utc=utc, errors=errors)
+        else:
+            parsed = pd.to_datetime(distinct, dayfirst=day_first, utc=utc, errors=errors)
         return pd.DatetimeIndex(parsed).as_unit("us")
 
 
@@ -242,16 +269,13 @@ def find_day_first(columns: Iterable[pd.Series], name: str) -> bool:
     """
     ambiguous = None
     for column in columns:
-        if not is_text(column):
-            break
-        column = column.reset_index(drop=True)
-        parts = column.astype(str).str.extract(r"^\s*(\d{1,2})[./-](\d{1,2})[./-]\d").dropna()
+        parts = day_and_month(column)
         if parts.empty:
-            break
+            continue
         first, second = (parts[place].astype(int).max() for place in (0, 1))
         if first > 12 or second > 12:
             return bool(first > 12)
-        ambiguous = ambiguous or column.loc[parts.index[0]]
+        ambiguous = ambiguous or column.reset_index(drop=True).loc[parts.index[0]]
     if ambiguous:
         raise DataError(
             f"column {name!r}: {ambiguous!r} may begin with the day or with the month, and no "
@@ -260,11 +284,19 @@ def find_day_first(columns: Iterable[pd.Series], name: str) -> bool:
     return False
 
 
+def day_and_month(column: pd.Series) -> pd.DataFrame:
+    """Return the first two numbers of texts such as 31/01/2024, and no row of others."""
+    if not is_text(column):
+        return pd.DataFrame()
+    text = column.reset_index(drop=True).astype(str)
+    return text.str.extract(r"^\s*(\d{1,2})[./-](\d{1,2})[./-]\d").dropna()
+
+
 def _has_changing_offset(column: pd.Series) -> bool:
     """Tell text such as 2024-01-01 00:00+01:00 whose offset changes with summer time."""
     if not is_text(column):
         return False
-    offsets = column.astype(str).str.extract(r":\d\d(?:\.\d+)?\s*([+-]\d\d:?\d\d)$")[0]
+    offsets = column.astype(str).str.extract(r":\d\d(?:\.\d+)?\s*([+-]\d\d(?::?\d\d)?|Z)\s*$")[0]
     return len(offsets.dropna().unique()) > 1
 
 
@@ -314,7 +346,15 @@ def infer_freq(stamps: pd.DatetimeIndex, time_zone: str | None = None) -> str:
             f"the steps between stamps vary around {commonest}: looks like months, quarters or "
             "years with gaps. Give dataset.freq, for example MS (month start)."
         )
-    return pd.tseries.frequencies.to_offset(commonest).freqstr
+    days, rest = divmod(commonest, pd.Timedelta(days=1))
+    if rest:
+        return pd.tseries.frequencies.to_offset(commonest).freqstr
+    weekdays = np.unique(stamps.day_of_week)
+    if days == 1 and len(stamps) >= 10 and weekdays.max() < 5:
+        return "B"
+    if days == 7 and len(weekdays) == 1:
+        return f"W-{stamps[0].day_name()[:3].upper()}"
+    return "D" if days == 1 else f"{days}D"
 
 
 def grid_stamps(stamps: pd.DatetimeIndex, time_zone: str | None, freq: str) -> pd.DatetimeIndex:

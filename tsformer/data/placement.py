@@ -74,7 +74,9 @@ class Placement:
         return self.grid.get_indexer(stamps)[codes]
 
 
-def lay_out(reader: Reader, found: Scan, freq: str | None, regular: bool) -> Placement:
+def lay_out(
+    reader: Reader, found: Scan, freq: str | None, regular: bool, time_zone: str | None
+) -> Placement:
     """Return where the rows go; the freq is that of the id with the most rows if not given.
 
     Args:
@@ -82,11 +84,14 @@ def lay_out(reader: Reader, found: Scan, freq: str | None, regular: bool) -> Pla
         found: what the first pass found out.
         freq: see `build_store`.
         regular: see `build_store`.
+        time_zone: see `build_store`.
 
     Raises:
         DataError: there is no freq, or the stamps do not fit it.
     """
     zone = found.time_zone
+    if zone is not None and time_zone is not None and _is_daily(found, freq):
+        zone = found.time_zone = time_zone
     if freq is None or not regular:
         times = _times_of(int(np.argmax(found.count)), reader, found)
         stamps = as_index(times, zone)
@@ -109,6 +114,15 @@ def lay_out(reader: Reader, found: Scan, freq: str | None, regular: bool) -> Pla
             "goes on from it."
         )
     return Placement.of(grid, found, freq, regular)
+
+
+def _is_daily(found: Scan, freq: str | None) -> bool:
+    """Tell steps of days and longer, by the freq or by the id with the most rows."""
+    if freq is not None:
+        return step_of(freq) >= pd.Timedelta(days=1)
+    longest = int(np.argmax(found.count))
+    steps = max(found.count[longest] - 1, 1)
+    return bool((found.last[longest] - found.first[longest]) / steps >= 23 * 3_600_000_000)
 
 
 def _times_of(id: int, reader: Reader, found: Scan) -> IntArray:

@@ -134,7 +134,7 @@ def find_too_small_for_log1p(store: SeriesStore) -> Finding | None:
                 "values too small for log1p",
                 f"series {store.ids[s]!r}, {stamp}: {values[wrong[0]]:g} has no log1p, which "
                 "takes values above -1",
-                "Set dataset.scaling.transform=asinh or none.",
+                "Set scaling.transform=asinh or none.",
                 count=0,
             )
         finding.count += len(wrong)

@@ -10,11 +10,13 @@ from tsformer.data.columns import Columns
 from tsformer.data.findings import Finding, Findings
 from tsformer.data.parsing import (
     Place,
+    day_and_month,
     find_day_first,
     is_text,
     parse_numbers,
     parse_stamps,
     parse_texts,
+    shown,
 )
 from tsformer.data.sources import Chunk, Source
 from tsformer.data.types import BoolArray, FloatArray, IntArray
@@ -96,13 +98,8 @@ class Reader:
     columns: Columns
     ids: dict[str, int] = field(default_factory=dict)
     zones: dict[str | None, None] = field(default_factory=dict)  # a set that keeps its order
+    day_first: bool | None = None  # of dates such as 31/01/2024, found out when there are any
     _known: dict[tuple[str, ...], list[Rows]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        """Find out how dates that are text are to be read."""
-        time = self.columns.time
-        pieces = (chunk.frame[time] for chunk in self.source.chunks([time]))
-        self.day_first = find_day_first(_while_text(pieces), time)
 
     def chunks(
         self, names: tuple[str, ...] = (), findings: Findings | None = None
@@ -130,8 +127,10 @@ class Reader:
 
         def name(column: str, row: int) -> str:
             id = self.columns.id
-            series = f"series {str(chunk.frame[id].iloc[row])!r}, " if id and id != column else ""
-            return f"{series}column {column!r}, {self.row_name(chunk, row)}"
+            if not id or id == column:
+                return f"column {column!r}, {self.row_name(chunk, row)}"
+            series = shown(str(chunk.frame[id].iloc[row]))
+            return f"series {series}, column {column!r}, {self.row_name(chunk, row)}"
 
         return name
 
@@ -142,15 +141,18 @@ class Reader:
 
     def _rows(self, chunk: Chunk, findings: Findings) -> Rows:
         frame, columns = chunk.frame, self.columns
+        if self.day_first is None and len(day_and_month(_distinct(frame[columns.time]))):
+            pieces = (each.frame[columns.time] for each in self.source.chunks([columns.time]))
+            self.day_first = find_day_first(map(_distinct, pieces), columns.time)
         stamps, zone = parse_stamps(
-            frame[columns.time], columns.time, findings, self.place(chunk), self.day_first
+            frame[columns.time], columns.time, findings, self.place(chunk), bool(self.day_first)
         )
         if stamps.notna().any():
             self.zones[zone] = None
         valid = stamps.notna()
         id = np.zeros(len(frame), dtype=np.int64)
         if columns.id is not None:
-            texts, codes = parse_texts(frame[columns.id])
+            texts, codes = parse_texts(frame[columns.id], columns.id)
             numbers = [self.ids.setdefault(text, len(self.ids)) for text in texts]
             id = np.array([*numbers, -1], dtype=np.int64)[codes]
             if (id < 0).any():
@@ -195,7 +197,7 @@ def scan(reader: Reader, findings: Findings) -> Scan:
                 text = f"column {name!r}: no value"
                 findings.add(Finding("note", "empty covariate", text, _AS_MEAN, int(empty)), name)
         for name, values in texts.items():
-            values.update(parse_texts(chunk.frame[name])[0])
+            values.update(parse_texts(chunk.frame[name], name, whole_numbers=True)[0])
         targets = rows.of(parse_numbers(chunk.frame, columns.target, findings, place))
         _grow(found, len(reader.ids))
         found.unsorted[_find_unsorted(rows, found.last)] = True
@@ -219,11 +221,8 @@ def scan(reader: Reader, findings: Findings) -> Scan:
     return found
 
 
-def _while_text(pieces: Iterator[pd.Series]) -> Iterator[pd.Series]:
-    for piece in pieces:
-        if not is_text(piece):
-            return
-        yield piece.drop_duplicates()
+def _distinct(column: pd.Series) -> pd.Series:
+    return column.drop_duplicates() if is_text(column) else column
 
 
 def _grow(scan: Scan, size: int) -> None:

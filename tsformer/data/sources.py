@@ -102,6 +102,8 @@ def open_source(
         DataError: there is no such file, it cannot be read, or `source` is no table.
     """
     text = {"unique_id", *text_columns}
+    if isinstance(source, str) and not source:
+        raise DataError("an empty path names no file. Give the path of a file or a folder.")
     if _is_path(source):
         return _open_files(Path(source).expanduser(), text, chunk_values)
     return _open_table(source, text, chunk_values)

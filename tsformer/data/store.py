@@ -51,8 +51,8 @@ class SeriesStore:
     centers: FloatArray
     target: Float32Array
     covariate_base: IntArray
-    covariates: Float32Array
-    static: Float32Array
+    covariates: FloatArray
+    static: FloatArray
     weights: FloatArray | None
     categories: Mapping[str, tuple[str, ...]]
 

@@ -5,6 +5,7 @@ import json
 import math
 import os
 import shutil
+import tokenize
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
@@ -15,19 +16,26 @@ from numpy.typing import NDArray
 
 from tsformer.data.findings import Finding, Findings
 from tsformer.data.store import SeriesStore
-from tsformer.data.types import Float32Array
 
 # Raised when stores are written otherwise, or when the same files would give another store.
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 META = "meta.json"
 
+# What reading a damaged JSON or .npy file ends in.
+_DAMAGED = (
+    *(FileNotFoundError, NotADirectoryError, EOFError, ValueError, TypeError, KeyError),
+    *(AttributeError, RecursionError, SyntaxError, tokenize.TokenError),
+)
 _ROWS = ("target", "covariates")  # mapped into memory; the others are short and read
 _ARRAYS = ("starts", "offsets", "centers", "covariate_base", "static", "weights")
 
 
 def create_rows(
-    folder: Path, name: Literal["target", "covariates"], shape: tuple[int, ...]
-) -> Float32Array:
+    folder: Path,
+    name: Literal["target", "covariates"],
+    shape: tuple[int, ...],
+    dtype: type = np.float32,
+) -> NDArray[Any]:
     """Return the rows of a store to come, of zeros, mapped to their file in its folder.
 
     What is written to them lies on disk, and memory holds only what is in use. `save_store` takes
@@ -36,7 +44,7 @@ def create_rows(
     Raises:
         OSError: the disk has no room for them (errno ENOSPC), or cannot be written.
     """
-    return _create(_path(folder, name), np.dtype(np.float32), shape)
+    return _create(_path(folder, name), np.dtype(dtype), shape)
 
 
 def save_store(store: SeriesStore, findings: Findings, folder: Path) -> None:
@@ -107,7 +115,7 @@ def open_store(folder: Path) -> tuple[SeriesStore, Findings] | None:
         findings = Findings()
         for values in meta["findings"]:
             findings.add(place=values.pop("place"), finding=Finding(**values))
-    except (FileNotFoundError, NotADirectoryError, ValueError, TypeError, KeyError, AttributeError):
+    except _DAMAGED:
         return None
     return store, findings
 

@@ -53,6 +53,7 @@ class SeriesTable:
         freq: str | None = None,
         regular: bool = True,
         duplicates: str = "error",
+        time_zone: str | None = None,
         cache: Path | None = None,
         findings: Findings | None = None,
     ) -> "SeriesTable":
@@ -73,6 +74,7 @@ class SeriesTable:
             freq: step between rows, a pandas offset alias; inferred when None.
             regular: see `build_store`.
             duplicates: see `build_store`.
+            time_zone: see `build_store`.
             cache: folder where the stores of large files are kept, to be mapped into memory; None
                 builds all in memory.
             findings: receives what is found out, also when the table is refused.
@@ -89,7 +91,12 @@ class SeriesTable:
             "categorical": categorical,
             "weight": weight,
         }
-        options: dict[str, Any] = {"freq": freq, "regular": regular, "duplicates": duplicates}
+        options: dict[str, Any] = {
+            "freq": freq,
+            "regular": regular,
+            "duplicates": duplicates,
+            "time_zone": time_zone,
+        }
         found = Findings() if findings is None else findings
         with errors_naming(source):
             rows = open_source(source, [*([id] if id else []), *categorical])
@@ -119,7 +126,7 @@ def _from_cache(
 
             def allocate(name: str, shape: tuple[int, ...], dtype: type) -> np.ndarray:
                 if name in ("target", "covariates"):
-                    return create_rows(folder, name, shape)  # type: ignore[arg-type]  # one of the two
+                    return create_rows(folder, name, shape, dtype)  # type: ignore[arg-type]  # one of the two
                 path = Path(scratch) / name
                 return np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
 

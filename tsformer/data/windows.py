@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset, Sampler
 
@@ -14,6 +15,8 @@ from tsformer.data.scaling import Scaler
 from tsformer.data.store import SeriesStore
 from tsformer.data.types import BoolArray, Float32Array, FloatArray, IntArray
 from tsformer.errors import DataError
+
+F = TypeVar("F", np.float32, np.float64)
 
 
 class WindowBatch(NamedTuple):
@@ -242,8 +245,8 @@ class WindowDataset(Dataset[WindowBatch]):
         start, end = self.group_starts[group] - begin, self.group_ends[group] - begin
         if self.covariates.names:
             rows = self.covariate_base[group] + begin
-            covariates = gather(self.store.covariates, rows, self.num_steps, inside=whole)
-            covariates = self.covariates.encode(covariates, self.lookups)
+            values = gather(self.store.covariates, rows, self.num_steps, inside=whole)
+            covariates = self.covariates.encode(values, self.lookups)
             if not whole:
                 _blank(covariates, start, end, 0.0)
             if self.future is not None:
@@ -257,7 +260,7 @@ class WindowDataset(Dataset[WindowBatch]):
         return features
 
 
-def gather(rows: Float32Array, first: IntArray, length: int, inside: bool) -> Float32Array:
+def gather(rows: NDArray[F], first: IntArray, length: int, inside: bool) -> NDArray[F]:
     """Return a copy of B spans of rows, (B, length, F).
 
     Args:
@@ -272,7 +275,7 @@ def gather(rows: Float32Array, first: IntArray, length: int, inside: bool) -> Fl
         gathered = np.zeros(shape, dtype=rows.dtype)
     else:
         # All spans there are, overlapping in memory: each that is picked is copied in one go.
-        spans: Float32Array = np.ndarray(
+        spans: NDArray[F] = np.ndarray(
             (num_rows - length + 1, length * width),
             dtype=rows.dtype,
             buffer=rows,
@@ -288,7 +291,7 @@ def gather(rows: Float32Array, first: IntArray, length: int, inside: bool) -> Fl
     return gathered
 
 
-def _blank(spans: Float32Array, begin: IntArray, end: IntArray, value: float) -> None:
+def _blank(spans: NDArray[F], begin: IntArray, end: IntArray, value: float) -> None:
     """Set what lies outside steps begin <= t < end, (B,) each, of spans (B, T, ...)."""
     outside = np.flatnonzero((begin > 0) | (end < spans.shape[1]))
     bounds = begin[outside].clip(0).tolist(), end[outside].clip(0).tolist()
