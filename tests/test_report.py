@@ -5,10 +5,11 @@ import pytest
 from numpy.testing import assert_allclose
 
 from tests.data.frames import long_frame
+from tsformer import report
 from tsformer.data.forecast_data import ForecastData
 from tsformer.data.table import SeriesTable
 from tsformer.nn import ForecastNetwork
-from tsformer.report import MODEL, evaluate, target_metrics, test_metrics
+from tsformer.report import MODEL, evaluate, target_metrics
 
 H = 4
 NAIVE = "seasonal naive (daily)"
@@ -66,7 +67,7 @@ def test_figures_are_those_of_every_test_window_in_units_of_the_table(
         found = by_target[name][NAIVE]
         assert_allclose(found["mae"], np.nanmean(np.abs(errors)), rtol=1e-6)
         assert_allclose(found["rmse"], np.nanmean(errors**2) ** 0.5, rtol=1e-6)
-    pooled = test_metrics(data, evaluations)
+    pooled = report.test_metrics(data, evaluations)
     assert_allclose(pooled[NAIVE]["mae"], np.nanmean(np.abs(np.concatenate(every))), rtol=1e-6)
     # Squares of the same noise, a hundredfold: what is scaled is alike, what is not is not.
     assert by_target["z"][MODEL]["mae"] > 50 * by_target["y"][MODEL]["mae"]
