@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -80,6 +81,30 @@ def test_long_and_wide_give_the_same_table():
     long = wide.melt(["ds", "rain"], var_name="unique_id", value_name="y")
     covariates = {"future_covariates": ["rain"]}
     assert_same_series(store_of(wide, **covariates), store_of(long, **covariates))
+
+
+@given(
+    st.lists(
+        st.lists(st.one_of(st.just(np.nan), st.integers(-9, 9).map(float)), min_size=3, max_size=3),
+        min_size=2,
+        max_size=12,
+    ),
+    st.randoms(use_true_random=False),
+)
+def test_wide_long_and_shuffled_forms_of_any_values_are_the_same_series(values, random):
+    wide = pd.DataFrame(values, columns=["a", "b", "c"])
+    wide.insert(0, "ds", hours(len(wide)))
+    long = wide.melt("ds", var_name="unique_id", value_name="y")
+    order = sorted(range(len(long)), key=lambda row: (row // len(wide), random.random()))
+    shuffled = wide.sample(frac=1, random_state=random.randrange(99))
+    for other in (
+        long,
+        long.iloc[order],
+        shuffled,
+        polars.from_pandas(long),
+        polars.from_pandas(wide),
+    ):
+        assert_same_series(store_of(other, freq="h"), store_of(wide, freq="h"))
 
 
 def test_gaps_become_missing_rows_of_target_and_covariates():
