@@ -178,13 +178,17 @@ def draw_forecasts(data: ForecastData, network: ForecastNetwork) -> Figure:
 
 
 def draw_errors(data: ForecastData, evaluations: Mapping[str, Evaluation]) -> Figure:
-    """Draw the error by horizon step of all methods, in original units."""
+    """Draw the error by horizon step of all methods, in original units if there is one target."""
     figure = Figure(figsize=(8, 4.5), layout="constrained")
+    pooled = data.columns.id is not None and data.store.num_targets > 1
     plot_error_by_horizon(
         figure.subplots(),
-        {method: original.mae_by_step() for method, (_, original) in evaluations.items()},
+        {
+            method: (both.scaled if pooled else both.original).mae_by_step()
+            for method, both in evaluations.items()
+        },
         step=step_of(data.store.freq),
-        unit=data.config.dataset.unit,
+        unit="scaled" if pooled else data.config.dataset.unit,
     )
     return figure
 
