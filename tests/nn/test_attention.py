@@ -69,27 +69,3 @@ def test_attention_dropout_acts_in_training_alone():
     dropped, plain = build(attention_dropout=0.5), build()
     torch.testing.assert_close(dropped(x), plain(x))
     assert not torch.allclose(dropped.train()(x), plain(x))
-
-
-@pytest.mark.parametrize("num_heads", [1, 3])
-def test_token_by_token_through_a_cache(num_heads):
-    attention, x = build(num_heads=num_heads), torch.randn(2, 5, 12).double()
-    expected = oracle(attention, x, x, causal_mask(5))
-    cache = torch.full((2, 2, num_heads, 5, 12 // num_heads), torch.nan).double()
-    for t in range(5):
-        np.testing.assert_allclose(
-            attention.attend_next(x[:, t], cache, t), expected[:, t], atol=1e-12
-        )
-
-
-@pytest.mark.parametrize("num_heads", [1, 3])
-def test_token_by_token_to_a_memory(num_heads):
-    attention = build(num_heads=num_heads)
-    x, memory = torch.randn(2, 5, 12).double(), torch.randn(2, 7, 12).double()
-    mask = torch.rand(2, 5, 7) < 0.5
-    mask[..., 0] = True
-    expected = oracle(attention, x, memory, mask.numpy())
-    cache = attention.cache_memory(memory)
-    for t in range(5):
-        attended = attention.attend_cached(x[:, t], cache, attention_mask(mask[:, t : t + 1]))
-        np.testing.assert_allclose(attended, expected[:, t], atol=1e-12)

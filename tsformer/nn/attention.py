@@ -1,4 +1,4 @@
-"""Multi-head attention over one fused projection, and its cache for decoding token by token."""
+"""Multi-head attention over one fused projection."""
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -52,73 +52,12 @@ class MultiHeadAttention(nn.Module):
         if memory is None:
             query, key, value = self.in_proj(x).chunk(3, dim=-1)
         else:
-            query = self._project_query(x)
-            key, value = self._project_memory(memory).chunk(2, dim=-1)
+            query = F.linear(x, *self.query_weights)
+            key, value = self.project_memory(memory).chunk(2, dim=-1)
         query, key, value = (
             part.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)  # (B, N, T, D/N)
             for part in (query, key, value)
         )
-        return self._attend(query, key, value, mask, is_causal)
-
-    def attend_next(
-        self, x: Tensor, cache: Tensor, position: int, mask: Tensor | None = None
-    ) -> Tensor:
-        """Attend from one token to itself and to the tokens before it.
-
-        Args:
-            x: the token, (B, D).
-            cache: keys and values of T tokens, (B, 2, N, T, D/N), filled before `position`; the
-                token's own are written at it, in place.
-            position: 0 for the first token.
-            mask: broadcastable to (B, N, 1, position + 1), boolean or added to the scores.
-
-        Returns:
-            Attended values, (B, D).
-        """
-        parts = self.in_proj(x).view(x.size(0), 3, self.num_heads, 1, -1)
-        cache[:, :, :, position : position + 1] = parts[:, 1:]
-        key, value = cache[:, :, :, : position + 1].unbind(1)
-        return self._attend(parts[:, 0], key, value, mask)[:, 0]
-
-    def cache_memory(self, memory: Tensor) -> Tensor:
-        """Return keys and values of the memory (B, S, D), as `attend_cached` takes them.
-
-        They are (B, 2, N, S, D/N) and contiguous, which halves the time of a token's attention.
-        """
-        parts = self._project_memory(memory).unflatten(-1, (2, self.num_heads, -1))
-        return parts.permute(0, 2, 3, 1, 4).contiguous()
-
-    def attend_cached(self, x: Tensor, cache: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Attend from one token (B, D) to a memory that `cache_memory` gave.
-
-        Args:
-            x: the token, (B, D).
-            cache: keys and values, (B, 2, N, S, D/N).
-            mask: broadcastable to (B, N, 1, S), boolean or added to the scores.
-
-        Returns:
-            Attended values, (B, D).
-        """
-        query = self._project_query(x).view(x.size(0), self.num_heads, 1, -1)
-        key, value = cache.unbind(1)
-        return self._attend(query, key, value, mask)[:, 0]
-
-    def _project_query(self, x: Tensor) -> Tensor:
-        d_model = x.size(-1)
-        return F.linear(x, self.in_proj.weight[:d_model], self.in_proj.bias[:d_model])
-
-    def _project_memory(self, memory: Tensor) -> Tensor:
-        d_model = memory.size(-1)
-        return F.linear(memory, self.in_proj.weight[d_model:], self.in_proj.bias[d_model:])
-
-    def _attend(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        mask: Tensor | None,
-        is_causal: bool = False,
-    ) -> Tensor:
         attended = F.scaled_dot_product_attention(
             query,
             key,
@@ -128,6 +67,17 @@ class MultiHeadAttention(nn.Module):
             is_causal=is_causal,
         )  # (B, N, T, D/N)
         return self.out_proj(attended.transpose(1, 2).flatten(2))  # (B, T, D)
+
+    @property
+    def query_weights(self) -> tuple[Tensor, Tensor]:
+        """Weight (D, D) and bias (D) of the queries' projection."""
+        d_model = self.out_proj.in_features
+        return self.in_proj.weight[:d_model], self.in_proj.bias[:d_model]
+
+    def project_memory(self, memory: Tensor) -> Tensor:
+        """Return keys and values side by side, (B, S, D) -> (B, S, 2D)."""
+        d_model = self.out_proj.in_features
+        return F.linear(memory, self.in_proj.weight[d_model:], self.in_proj.bias[d_model:])
 
 
 def attention_mask(mask: Tensor | None) -> Tensor | None:

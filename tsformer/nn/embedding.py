@@ -63,7 +63,7 @@ class LinearEmbedding(nn.Module):
         return self._embed(x, self.positions[position])
 
     def _embed(self, x: Tensor, positions: Tensor) -> Tensor:
-        return self.dropout(self.linear(x) * self.scale + positions)
+        return self.dropout(torch.add(positions, self.linear(x), alpha=self.scale))
 
 
 class CategoricalEmbedding(nn.Module):

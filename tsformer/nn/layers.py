@@ -9,7 +9,7 @@ from tsformer.nn.dropout import Dropout
 def feed_forward(d_model: int, d_ff: int, dropout: float) -> nn.Sequential:
     """Return Linear -> ReLU -> Dropout -> Linear, (B, T, D) -> (B, T, D)."""
     return nn.Sequential(
-        nn.Linear(d_model, d_ff), nn.ReLU(), Dropout(dropout), nn.Linear(d_ff, d_model)
+        nn.Linear(d_model, d_ff), nn.ReLU(inplace=True), Dropout(dropout), nn.Linear(d_ff, d_model)
     )
 
 
@@ -73,38 +73,4 @@ class DecoderLayer(nn.Module):
         # One norm serves queries and memory, as in the network this one descends from.
         norm = self.norm_cross_attention
         x = x + self.dropout(self.cross_attention(norm(x), norm(memory), mask=source_mask))
-        return x + self.dropout(self.feed_forward(self.norm_feed_forward(x)))
-
-    def cache_memory(self, memory: Tensor) -> Tensor:
-        """Return what of the memory (B, S, D) `decode_next` needs, (B, 2, N, S, D/N)."""
-        return self.cross_attention.cache_memory(self.norm_cross_attention(memory))
-
-    def decode_next(
-        self,
-        x: Tensor,
-        memory_cache: Tensor,
-        target_cache: Tensor,
-        position: int,
-        source_mask: Tensor | None = None,
-        target_mask: Tensor | None = None,
-    ) -> Tensor:
-        """Map one target token, (B, D), as `forward` does among the others.
-
-        Args:
-            x: the token, (B, D).
-            memory_cache: of `cache_memory`, (B, 2, N, S, D/N).
-            target_cache: keys and values of the tokens before it, (B, 2, N, T, D/N); its own are
-                added, in place.
-            position: 0 for the first token.
-            source_mask: broadcastable to (B, N, 1, S), boolean or added to the scores.
-            target_mask: broadcastable to (B, N, 1, position + 1), in the same form.
-        """
-        attended = self.attention.attend_next(
-            self.norm_attention(x), target_cache, position, target_mask
-        )
-        x = x + self.dropout(attended)
-        attended = self.cross_attention.attend_cached(
-            self.norm_cross_attention(x), memory_cache, source_mask
-        )
-        x = x + self.dropout(attended)
         return x + self.dropout(self.feed_forward(self.norm_feed_forward(x)))

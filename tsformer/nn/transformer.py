@@ -1,32 +1,16 @@
 """TFModel: the pre-norm encoder-decoder transformer over linearly embedded features."""
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from tsformer.nn.attention import attention_mask
+from tsformer.nn.decoding import DecoderCache, added_to_scores, decode_token, new_layer_cache
 from tsformer.nn.embedding import LinearEmbedding
 from tsformer.nn.layers import DecoderLayer, EncoderLayer
-
-
-class DecoderCache(NamedTuple):
-    """What decoding token by token remembers; nothing else is kept between its calls.
-
-    Attributes:
-        memory: keys and values of the memory for each layer, (B, 2, N, S, D/N).
-        target: keys and values of the target tokens for each layer, (B, 2, N, T, D/N), filled as
-            they come.
-        source_mask: what is added to the scores of cross-attention, (B, 1, 1 or T, S).
-        target_mask: what is added to those of self-attention, (B, 1, T, T).
-    """
-
-    memory: list[Tensor]
-    target: list[Tensor]
-    source_mask: Tensor | None
-    target_mask: Tensor | None
 
 
 class TFModel(nn.Module):
@@ -76,6 +60,7 @@ class TFModel(nn.Module):
         if num_decoder_layers is None:
             num_decoder_layers = num_layers
         layer = {"dropout": dropout, "attention_dropout": attention_dropout}
+        self.num_heads = num_heads
         self.activation_checkpointing = activation_checkpointing
         self.encoder_embedding, self.decoder_embedding = (
             LinearEmbedding(size, d_model, dropout=dropout, max_length=max_length)
@@ -151,18 +136,18 @@ class TFModel(nn.Module):
             source_mask: (B, S) or (B, T, S).
             target_mask: (B, T, T); what it says of tokens still to come does not count.
         """
-        layers = self._decoder_layers
-        memories = [layer.cache_memory(memory) for layer in layers]
-        dtype = memories[0].dtype  # another than that of the weights under autocast
-        return DecoderCache(
-            memories,
-            [_room_for(length, memory) for memory in memories],
-            _added_to_scores(attention_mask(source_mask), dtype),
-            _added_to_scores(attention_mask(target_mask), dtype),
-        )
+        layers = [
+            new_layer_cache(layer, memory, length)
+            for layer in cast(Iterable[DecoderLayer], self.decoder_layers)
+        ]
+        masks = [
+            added_to_scores(mask, layers[0].memory, self.num_heads)  # of another type in autocast
+            for mask in (source_mask, target_mask)
+        ]
+        return DecoderCache(layers, *masks)
 
     def decode_next(self, decoder_input: Tensor, cache: DecoderCache, position: int) -> Tensor:
-        """Decode one target token; it gives what `decode` gives at its position.
+        """Decode one target token; it gives what `decode` gives at its position in evaluation.
 
         The cache is written in place, so that gradients do not flow through it.
 
@@ -174,39 +159,20 @@ class TFModel(nn.Module):
         Returns:
             The token's output, (B, Co).
         """
-        source_mask, target_mask = cache.source_mask, cache.target_mask
-        now, seen = slice(position, position + 1), slice(position + 1)
-        if source_mask is not None and source_mask.size(2) > 1:
-            source_mask = source_mask[:, :, now]
-        if target_mask is not None:
-            target_mask = target_mask[:, :, now, seen]
+        _, source_mask, target_mask = cache
+        if source_mask.size(1) > 1:
+            source_mask = source_mask[:, position : position + 1]
+        if target_mask.size(1) > 1:
+            target_mask = target_mask[:, position : position + 1, : position + 1]
         x = self.decoder_embedding.embed_next(decoder_input, position)
-        for layer, memory, target in zip(
-            self._decoder_layers, cache.memory, cache.target, strict=True
-        ):
-            x = layer.decode_next(x, memory, target, position, source_mask, target_mask)
+        for layer in cache.layers:
+            x = decode_token(x, layer, position, source_mask, target_mask)
         return self.output(self.decoder_norm(x))
 
     def _run(self, layer: nn.Module, *inputs: Tensor | None) -> Tensor:
         if self.activation_checkpointing and torch.is_grad_enabled():
             return checkpoint(layer, *inputs, use_reentrant=False)
         return layer(*inputs)
-
-    @property
-    def _decoder_layers(self) -> list[DecoderLayer]:
-        return list(cast(Iterable[DecoderLayer], self.decoder_layers))
-
-
-def _room_for(length: int, keys_values: Tensor) -> Tensor:
-    batch, two, num_heads, _, width = keys_values.shape
-    return keys_values.new_empty(batch, two, num_heads, length, width)
-
-
-def _added_to_scores(mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
-    """Return a boolean mask as numbers, as attention would have to do at every token."""
-    if mask is None:
-        return None
-    return torch.zeros_like(mask, dtype=dtype).masked_fill(~mask, -torch.inf)
 
 
 _REFERENCE_NAMES = (
