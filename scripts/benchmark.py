@@ -1,4 +1,4 @@
-"""Measure tsformer against what it has to beat: `python scripts/benchmark.py data`.
+"""Measure tsformer against what it has to beat: `python scripts/benchmark.py data` or `speed`.
 
 Figures are medians of several runs, and ratios between things measured in the same run.
 """
@@ -20,7 +20,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-from rich.box import SIMPLE_HEAD
+from benchmarks.common import interleaved, new_table
+from benchmarks.speed import PARTS
 from rich.console import Console
 from rich.table import Table
 from torch.utils.data import Dataset, default_collate
@@ -38,13 +39,18 @@ CONTEXT_LENGTH, HORIZON, BATCH_SIZE = 336, 96, 256
 def main() -> None:
     """Run the benchmark that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["data"])
-    parser.add_argument("--series", type=int, default=10_000, help="series of the large table")
-    parser.add_argument("--steps", type=int, default=5_000, help="steps of each of them")
+    parser.add_argument("what", choices=["data", "speed"])
+    parser.add_argument("--series", type=int, default=10_000, help="data: series of a large table")
+    parser.add_argument("--steps", type=int, default=5_000, help="data: steps of each of them")
+    parser.add_argument("--only", default=",".join(PARTS), help="speed: parts (default: all)")
     arguments = parser.parse_args()
     console = Console(width=100)
-    console.print(benchmark_windows())
-    console.print(benchmark_opening(arguments.series, arguments.steps))
+    if arguments.what == "data":
+        console.print(benchmark_windows())
+        console.print(benchmark_opening(arguments.series, arguments.steps))
+    else:
+        for part in arguments.only.split(","):
+            console.print(PARTS[part]())
 
 
 # Batches of windows
@@ -188,19 +194,6 @@ def training_step(batch: WindowBatch) -> Callable[[], Any]:
     return step
 
 
-def interleaved(*actions: Callable[[], Any], runs: int = 15, repeats: int = 10) -> list[float]:
-    """Return the median seconds of each action, run in turn so that noise meets all alike."""
-    times: list[list[float]] = [[] for _ in actions]
-    for run in range(runs + 2):
-        for action, own in zip(actions, times, strict=True):
-            began = time.perf_counter()
-            for _ in range(repeats):
-                action()
-            if run >= 2:  # the first ones warm up
-                own.append((time.perf_counter() - began) / repeats)
-    return [statistics.median(own) for own in times]
-
-
 # Opening a large table
 
 OPEN = """
@@ -267,15 +260,6 @@ def write_parquet(path: Path, num_series: int, num_steps: int) -> None:
                 pa.array(rng.normal(size=len(ids) * num_steps)),
             ]
             writer.write_table(pa.table(columns, schema=schema))
-
-
-def new_table(title: str, *columns: str) -> Table:
-    """Return an empty table of figures."""
-    table = Table(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    table.add_column("")
-    for column in columns:
-        table.add_column(column, justify="right")
-    return table
 
 
 if __name__ == "__main__":

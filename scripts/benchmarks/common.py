@@ -1,0 +1,33 @@
+"""Timing things against each other, and tables of what came out."""
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+
+def interleaved(
+    *actions: Callable[[], Any], runs: int = 15, repeats: int = 10, warmups: int = 2
+) -> list[float]:
+    """Return the median seconds of each action, run in turn so that noise meets all alike."""
+    times: list[list[float]] = [[] for _ in actions]
+    for run in range(warmups + runs):
+        for action, own in zip(actions, times, strict=True):
+            began = time.perf_counter()
+            for _ in range(repeats):
+                action()
+            if run >= warmups:
+                own.append((time.perf_counter() - began) / repeats)
+    return [statistics.median(own) for own in times]
+
+
+def new_table(title: str, *columns: str) -> Table:
+    """Return an empty table of figures."""
+    table = Table(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("")
+    for column in columns:
+        table.add_column(column, justify="right")
+    return table
