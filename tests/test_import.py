@@ -2,10 +2,14 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import tsformer
+from tests.data.frames import long_frame, ramp
+from tests.test_forecaster import make_forecaster
+from tsformer.data.columns import Columns
 
 
 def test_import_loads_no_torch() -> None:
@@ -14,10 +18,20 @@ def test_import_loads_no_torch() -> None:
     assert output.split() == ["False", "False"]
 
 
-def test_prediction_needs_no_lightning() -> None:
-    code = "import sys; from tsformer import Forecaster; print('lightning' in sys.modules)"
-    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout
-    assert output.split() == ["False"]
+def test_forecasts_load_neither_lightning_nor_the_compiler(tmp_path: Path) -> None:
+    """The compiler, torch._dynamo, takes as long to load as all of torch."""
+    columns = Columns("unique_id", "ds", ("y",), static_covariates=("shop",), categorical=("shop",))
+    forecaster = make_forecaster(columns=columns, vocabularies={"shop": ["a", "b"]})
+    forecaster.save(tmp_path / "model")
+    long_frame({"a": ramp(40)}).assign(shop="a").to_csv(tmp_path / "history.csv", index=False)
+    unwanted = "lightning", "torchmetrics", "matplotlib", "torch._dynamo"
+    code = (
+        "import sys; from tsformer import Forecaster;"
+        "Forecaster.load('model').predict('history.csv');"
+        f"print([name for name in {unwanted} if name in sys.modules])"
+    )
+    run = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert run.stdout.strip() == "[]", run.stderr
 
 
 def test_public_names_resolve() -> None:

@@ -14,6 +14,7 @@ from pydantic import Field, model_validator
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from tsformer.config import Config, ModelConfig, Positive, TimeZone, parse
 from tsformer.data.building import build_store
@@ -346,7 +347,8 @@ def _read_config(path: Path) -> ForecasterConfig:
 def _read_network(path: Path, config: ForecasterConfig) -> ForecastNetwork:
     settings = network_settings(config)
     try:
-        with torch.device("meta"):  # shapes alone: nothing is allocated for sizes that do not fit
+        # Shapes alone: nothing is allocated for sizes that do not fit.
+        with torch.device("meta"), _Unfilled():
             expected = ForecastNetwork(**settings).state_dict()
         weights = load_file(path, device="cpu")
         if _shapes(weights) != _shapes(expected):
@@ -360,6 +362,20 @@ def _read_network(path: Path, config: ForecasterConfig) -> ForecastNetwork:
     except (SafetensorError, ValueError, RuntimeError, OSError) as error:
         raise ModelFolderError(f"{path}: damaged, or not for this {CONFIG} ({error}).") from error
     return network
+
+
+class _Unfilled(TorchFunctionMode):
+    """Leaves unfilled what has no values: to fill it, the meta device imports torch's compiler."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func is torch.nn.init.normal_:
+            return kwargs["tensor"]
+        if func is torch.randn:
+            return torch.empty(*args)
+        return func(*args, **kwargs)
 
 
 def _shapes(state: Mapping[str, Tensor]) -> dict[str, tuple[torch.Size, torch.dtype]]:

@@ -14,10 +14,12 @@ def sinusoidal_positions(length: int, d_model: int) -> Tensor:
 
     Even columns hold sin(t / 10000^(2i/D)), odd ones cos; an odd `d_model` ends with a sine.
     """
+    table = torch.empty(length, d_model)
+    if table.is_meta:  # which has no values, but takes a second to find that out
+        return table
     position = torch.arange(length, dtype=torch.float32).unsqueeze(1)
     even = torch.arange(0, d_model, 2, dtype=torch.float32)
     angle = position * torch.exp(even * -(math.log(10000.0) / d_model))  # (length, ceil(D/2))
-    table = torch.empty(length, d_model)
     table[:, 0::2] = angle.sin()
     table[:, 1::2] = angle.cos()[:, : d_model // 2]
     return table

@@ -1,6 +1,7 @@
 """ForecastNetwork: TFModel over patches, with instance norm, linear skip and two decodings."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -169,12 +170,18 @@ class ForecastNetwork(nn.Module):
         forecast = output.unflatten(-1, (self.patch_len, -1)).flatten(1, 2)  # (B, T*p, C)
         return forecast[:, : self.horizon].to(mean.dtype) * std + mean
 
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Compile as `nn.Module.compile`, decoding token by token as one graph for all tokens."""
+        # Its loop over the tokens is left out, so that it is not unrolled. Not a decorator of it,
+        # which would import the compiler with this module: longer than all the rest takes.
+        loop = torch.compiler.disable(self._decode_freely, recursive=False)
+        self._decode_freely = loop  # type: ignore[method-assign]
+        super().compile(*args, **kwargs)
+
     def _decode(self, tokens: Tensor, features: Tensor, memory: Tensor, exists: Tensor) -> Tensor:
         decoder_input = torch.cat([tokens, features[:, : tokens.size(1)]], dim=-1)
         return self.transformer.decode(decoder_input, memory, exists)
 
-    # Not compiled as one graph of all tokens; what it calls is, once for every token.
-    @torch.compiler.disable(recursive=False)  # type: ignore[untyped-decorator]
     def _decode_freely(
         self, start: Tensor, features: Tensor, skip: Tensor, memory: Tensor, exists: Tensor
     ) -> Tensor:
