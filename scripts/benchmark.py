@@ -46,7 +46,8 @@ def main() -> None:
     arguments = parser.parse_args()
     console = Console(width=100)
     if arguments.what == "data":
-        console.print(benchmark_windows())
+        for with_calendar in (False, True):
+            console.print(benchmark_windows(with_calendar=with_calendar))
         console.print(benchmark_opening(arguments.series, arguments.steps))
     else:
         for part in arguments.only.split(","):
@@ -95,7 +96,9 @@ class PerItemDataset(Dataset[WindowBatch]):
         )
 
 
-def benchmark_windows(num_series: int = 200, num_steps: int = 5_000) -> Table:
+def benchmark_windows(
+    *, with_calendar: bool, num_series: int = 200, num_steps: int = 5_000
+) -> Table:
     """Time batches of windows against slicing per item, and against a training step."""
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(
@@ -104,7 +107,8 @@ def benchmark_windows(num_series: int = 200, num_steps: int = 5_000) -> Table:
     frame.insert(0, "ds", pd.date_range("2024-01-01", periods=num_steps, freq="h"))
     table = SeriesTable.from_(frame)
     store, columns = table.store, table.columns
-    calendar = calendar_features(store.grid, store.freq)
+    calendar = calendar_features(store.grid, store.freq)[:, : None if with_calendar else 0]
+    calendar = np.ascontiguousarray(calendar)
     groups = np.arange(num_series)[:, None]
     index = WindowIndex.between(
         store,
