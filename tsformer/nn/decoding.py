@@ -94,7 +94,7 @@ def decode_token(
     """
     heads = layer.memory.size(1)  # of all samples, B*N
     normed = _norm(x, layer.norm_attention)
-    parts = F.linear(normed, *layer.query_key_value).view(len(x), 3, -1).transpose(0, 1)
+    parts = F.linear(normed, *layer.query_key_value).view(x.size(0), 3, -1).transpose(0, 1)
     query, key_value = parts.reshape(3, heads, -1).split([1, 2])  # (1 or 2, B*N, D/N)
     layer.target.select(2, position).copy_(key_value)
     seen = layer.target.narrow(2, 0, position + 1)
@@ -138,7 +138,7 @@ def _attend(query: Tensor, keys_values: Tensor, mask: Tensor) -> Tensor:
 
 
 def _norm(x: Tensor, weights: Weights) -> Tensor:
-    return F.layer_norm(x, x.shape[-1:], *weights)
+    return torch.layer_norm(x, weights[0].shape, *weights)
 
 
 def _weights(module: nn.Module) -> Weights:
