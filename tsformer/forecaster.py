@@ -30,7 +30,7 @@ from tsformer.data.scaling import Scaler
 from tsformer.data.sources import Source, errors_naming, open_source, read_frame
 from tsformer.data.store import SeriesStore
 from tsformer.data.types import Float32Array, FloatArray, IntArray
-from tsformer.data.windows import WindowBatch, WindowDataset, WindowIndex
+from tsformer.data.windows import BatchSampler, WindowBatch, WindowDataset, WindowIndex
 from tsformer.errors import ConfigError, DataError, ModelFolderError
 from tsformer.nn import ForecastNetwork
 
@@ -56,6 +56,21 @@ class ScalerConfig(Config):
     fallback_mean: Finite
     fallback_std: Scale
 
+    @classmethod
+    def of(cls, scaler: Scaler) -> Self:
+        """Return a scaler as plain lists."""
+        plain = {
+            name: value.tolist() if isinstance(value, np.ndarray) else value
+            for name, value in vars(scaler).items()
+        }
+        return cls(**{**plain, "ids": list(scaler.ids)})
+
+    def scaler(self) -> Scaler:
+        """Return the scaler."""
+        values = self.model_dump()
+        ids, mean, std = (values.pop(name) for name in ("ids", "mean", "std"))
+        return Scaler(ids=tuple(ids), mean=np.array(mean), std=np.array(std), **values)
+
     @model_validator(mode="after")
     def _check_lengths(self) -> Self:
         if len(set(self.ids)) < len(self.ids):
@@ -71,6 +86,20 @@ class EncoderConfig(Config):
     mean: list[Finite]
     std: list[Scale]
     vocabularies: dict[str, list[str]]
+
+    @classmethod
+    def of(cls, encoder: CovariateEncoder) -> Self:
+        """Return an encoder as plain lists."""
+        return cls(
+            mean=encoder.mean.tolist(),
+            std=encoder.std.tolist(),
+            vocabularies={name: list(texts) for name, texts in encoder.vocabularies.items()},
+        )
+
+    def encoder(self, names: Sequence[str]) -> CovariateEncoder:
+        """Return the encoder of these columns."""
+        vocabularies = {name: tuple(texts) for name, texts in self.vocabularies.items()}
+        return CovariateEncoder(tuple(names), np.array(self.mean), np.array(self.std), vocabularies)
 
 
 class ForecasterConfig(Config):
@@ -138,8 +167,8 @@ class ForecasterConfig(Config):
 def network_settings(config: ForecasterConfig) -> dict[str, Any]:
     """Return the arguments of the `ForecastNetwork` that a configuration describes."""
     num_calendar = num_calendar_features(config.freq, config.holidays) if config.calendar else 0
-    covariates = encoder_of(config.columns.covariates, config.covariates)
-    static = encoder_of(config.columns.static_covariates, config.static)
+    covariates = config.covariates.encoder(config.columns.covariates)
+    static = config.static.encoder(config.columns.static_covariates)
     return {
         "context_length": config.context_length,
         "horizon": config.horizon,
@@ -258,14 +287,14 @@ class Forecaster:
                 future = read_frame(future, text_columns)
         store = history.extended(self.horizon)
         ahead, categories = read_future(future, columns, store, groups, self.horizon)
-        scaler = self._scaler().adapt(store)
-        covariates = encoder_of(config.columns.covariates, config.covariates)
+        scaler = config.scaler.scaler().adapt(store)
+        covariates = config.covariates.encoder(config.columns.covariates)
         windows = WindowDataset(
             store,
             WindowIndex.ahead(store, groups),
             scaler,
             covariates,
-            encoder_of(config.columns.static_covariates, config.static),
+            config.static.encoder(config.columns.static_covariates),
             grid_features(
                 store, calendar=config.calendar, holidays=config.holidays, zone=config.time_zone
             ),
@@ -274,13 +303,8 @@ class Forecaster:
             num_future_covariates=len(columns.future_covariates),
             future=_encode_future(covariates, ahead, categories),
         )
-        scaled = np.concatenate(
-            [
-                forecast_windows(self.network, windows[np.arange(begin, end)])
-                for begin in range(0, len(windows), batch_size)
-                for end in [min(begin + batch_size, len(windows))]
-            ]
-        )
+        batches = BatchSampler(windows.index, batch_size, shuffle=False)
+        scaled = np.concatenate([forecast_windows(self.network, windows[i]) for i in batches])
         forecast = np.empty((len(store.ids), self.horizon))
         forecast[groups] = scaler.unscale(scaled, groups).transpose(0, 2, 1)
         if not np.isfinite(forecast).all():
@@ -300,11 +324,6 @@ class Forecaster:
             }
         )
 
-    def _scaler(self) -> Scaler:
-        values = self.config.scaler.model_dump()
-        ids, mean, std = (values.pop(name) for name in ("ids", "mean", "std"))
-        return Scaler(ids=tuple(ids), mean=np.array(mean), std=np.array(std), **values)
-
     def _columns_of(self, names: Sequence[str]) -> Columns:
         own = self.config.columns
         long = replace(own, id="unique_id", time="ds", target=("y",))
@@ -323,12 +342,6 @@ def forecast_windows(network: ForecastNetwork, batch: WindowBatch) -> FloatArray
     with torch.inference_mode():
         forecast: FloatArray = network(*(x.to(device) for x in batch.inputs)).double().cpu().numpy()
     return forecast
-
-
-def encoder_of(names: Sequence[str], config: EncoderConfig) -> CovariateEncoder:
-    """Return the encoder of covariates that a configuration describes."""
-    vocabularies = {name: tuple(texts) for name, texts in config.vocabularies.items()}
-    return CovariateEncoder(tuple(names), np.array(config.mean), np.array(config.std), vocabularies)
 
 
 def _read_config(path: Path) -> ForecasterConfig:

@@ -14,6 +14,8 @@ from rich.table import Table
 from tsformer.baselines import seasonal_naive
 from tsformer.data.calendar import seasonal_periods, step_of
 from tsformer.data.forecast_data import ForecastData
+from tsformer.data.types import FloatArray
+from tsformer.data.windows import BatchSampler
 from tsformer.forecaster import forecast_windows
 from tsformer.metrics import Errors, ErrorSums, seasonal_naive_error
 from tsformer.nn import ForecastNetwork
@@ -52,8 +54,7 @@ def evaluate(
     seasons = seasonal_periods(data.store.freq)
     methods = [MODEL, *(f"seasonal naive ({name})" for name in seasons)]
     sums = {method: (ErrorSums(*sizes), ErrorSums(*sizes)) for method in methods}
-    for begin in range(0, len(data.test), batch_size):
-        windows = np.arange(begin, min(begin + batch_size, len(data.test)))
+    for windows in BatchSampler(data.test.index, batch_size, shuffle=False):
         group, origin = data.test.index.locate(windows)
         series = data.groups[group]  # (B, C)
         positions = (origin[:, None] + np.arange(data.config.horizon))[:, :, None]
@@ -84,18 +85,7 @@ def test_metrics(
 
     MASE is scaled by the in-sample error of the shortest season (Hyndman & Koehler 2006).
     """
-    season = next(iter(seasonal_periods(data.store.freq).values()))
-    naive_error = seasonal_naive_error(data.store, data.train_end, season)[data.groups]
-    return {
-        method: {
-            "mae": original.mae(),
-            "rmse": original.mse() ** 0.5,
-            "mase": original.mase(naive_error),
-            "scaled_mae": scaled.mae(),
-            "scaled_mse": scaled.mse(),
-        }
-        for method, (scaled, original) in evaluations.items()
-    }
+    return _metrics(evaluations, _naive_error(data))
 
 
 def target_metrics(
@@ -105,18 +95,39 @@ def target_metrics(
 
     Their units may differ, and figures over all of them say little.
     """
-    if data.columns.id is None or data.store.num_targets == 1:
+    if not data.store.has_target_columns:
         return {}
     target = data.groups % data.store.num_targets  # (N, C)
+    naive_error = _naive_error(data)
     return {
-        name: test_metrics(
-            data,
+        name: _metrics(
             {
                 method: Evaluation(*(errors.of(target == number) for errors in both))
                 for method, both in evaluations.items()
             },
+            naive_error,
         )
         for number, name in enumerate(data.store.targets)
+    }
+
+
+def _naive_error(data: ForecastData) -> FloatArray:
+    season = next(iter(seasonal_periods(data.store.freq).values()))
+    return seasonal_naive_error(data.store, data.train_end, season)[data.groups]
+
+
+def _metrics(
+    evaluations: Mapping[str, Evaluation], naive_error: FloatArray
+) -> dict[str, dict[str, float]]:
+    return {
+        method: {
+            "mae": original.mae(),
+            "rmse": original.mse() ** 0.5,
+            "mase": original.mase(naive_error),
+            "scaled_mae": scaled.mae(),
+            "scaled_mse": scaled.mse(),
+        }
+        for method, (scaled, original) in evaluations.items()
     }
 
 
@@ -180,7 +191,7 @@ def draw_forecasts(data: ForecastData, network: ForecastNetwork) -> Figure:
 def draw_errors(data: ForecastData, evaluations: Mapping[str, Evaluation]) -> Figure:
     """Draw the error by horizon step of all methods, in original units if there is one target."""
     figure = Figure(figsize=(8, 4.5), layout="constrained")
-    pooled = data.columns.id is not None and data.store.num_targets > 1
+    pooled = data.store.has_target_columns
     plot_error_by_horizon(
         figure.subplots(),
         {

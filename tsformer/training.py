@@ -11,7 +11,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 import yaml
 from lightning.fabric.utilities.exceptions import MisconfigurationException
@@ -198,18 +197,6 @@ def _build_trainer(
 
 
 def _describe_forecaster(data: ForecastData, config: FitConfig) -> ForecasterConfig:
-    scaler = {
-        name: value.tolist() if isinstance(value, np.ndarray) else value
-        for name, value in vars(data.scaler).items()
-    }
-    encoders = [
-        EncoderConfig(
-            mean=encoder.mean.tolist(),
-            std=encoder.std.tolist(),
-            vocabularies={name: list(texts) for name, texts in encoder.vocabularies.items()},
-        )
-        for encoder in (data.covariates, data.static)
-    ]
     joint = config.model.channels == "joint"
     return ForecasterConfig(
         context_length=config.context_length,
@@ -223,9 +210,9 @@ def _describe_forecaster(data: ForecastData, config: FitConfig) -> ForecasterCon
         columns=replace(data.columns, weight=None),
         channels=list(channel_names(data.store)) if joint else None,
         model=config.model,
-        scaler=ScalerConfig(**{**scaler, "ids": list(data.scaler.ids)}),
-        covariates=encoders[0],
-        static=encoders[1],
+        scaler=ScalerConfig.of(data.scaler),
+        covariates=EncoderConfig.of(data.covariates),
+        static=EncoderConfig.of(data.static),
         versions={
             name: version(name) for name in ("tsformer", "torch", "lightning", "numpy", "pandas")
         },

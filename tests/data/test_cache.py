@@ -5,7 +5,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import numpy as np
 import pytest
 
 from tests.data.test_storing import assert_same_store, simple_store
+from tests.processes import start_python
 from tsformer.data import cache, locking
 from tsformer.data.cache import CacheError, cached_store
 from tsformer.data.findings import Finding, Findings
@@ -372,15 +372,7 @@ assert store.target.tolist() == [1, 2, 3, 4, 5]
 
 
 def start(table: Table) -> subprocess.Popen:
-    process = subprocess.Popen(
-        [sys.executable, "-c", CALL, str(table.home)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
-    return process
+    return start_python(CALL, str(table.home))
 
 
 def start_building(table: Table) -> subprocess.Popen:

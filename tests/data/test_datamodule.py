@@ -5,9 +5,9 @@ import torch
 from numpy.testing import assert_array_equal
 
 from tests.data.frames import hours, long_frame, ramp
+from tsformer.data.catalog import read_as
 from tsformer.data.datamodule import ForecastDataModule
 from tsformer.data.forecast_data import ForecastData
-from tsformer.data.table import SeriesTable
 from tsformer.data.windows import WindowBatch
 from tsformer.errors import ConfigError, DataError
 
@@ -17,18 +17,8 @@ L, H = 8, 4  # of the settings that conftest.py gives
 @pytest.fixture
 def module(fit_config):
     def build(frame: pd.DataFrame, overrides: dict | None = None) -> ForecastData:
-        config = fit_config(overrides)
-        dataset = config.dataset
-        table = SeriesTable.from_(
-            frame,
-            target=dataset.target,
-            past_covariates=dataset.past_covariates,
-            future_covariates=dataset.future_covariates,
-            static_covariates=dataset.static_covariates,
-            categorical=dataset.categorical,
-            weight=dataset.weight_column,
-            freq="h",
-        )
+        config = fit_config({"dataset.freq": "h", **(overrides or {})})
+        table = read_as(config.dataset, frame)
         return ForecastData(table, config)
 
     return build

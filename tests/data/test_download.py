@@ -4,7 +4,6 @@ import hashlib
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from contextlib import suppress
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import start_python
 from tsformer.config import DatasetConfig, PathsConfig, parse, parse_fit
 from tsformer.data.catalog import find_file, load_table
 from tsformer.data.download import download
@@ -282,15 +282,7 @@ download(sys.argv[1], Path(sys.argv[2]), sha256=sys.argv[3])
 
 
 def start(site: Site, path: Path) -> subprocess.Popen:
-    process = subprocess.Popen(
-        [sys.executable, "-c", CALL, site.url, str(path), SHA256],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
-    return process
+    return start_python(CALL, site.url, str(path), SHA256)
 
 
 def wait_for(condition) -> None:

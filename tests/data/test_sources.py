@@ -386,36 +386,6 @@ def test_columns_that_are_not_there_are_named() -> None:
         chunks_of(open_source(example()), ["y", "load"])
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("none.csv", "no such file or folder"),
-        ("empty", "the folder holds no files"),
-        ("*.csv", "no file matches"),
-        ("mixed", "different kinds"),
-        ("x.xlsx", "tables of this ending are not read"),
-        ("bad.parquet", "cannot be read as a table"),
-        ("differing", "only one of .* has 'price'"),
-        ("no rows", "the table has no rows"),
-    ],
-)
-def test_sources_that_cannot_be_read_are_named(tmp_path: Path, name: str, message: str) -> None:
-    for folder in ("empty", "mixed", "differing", "no rows"):
-        (tmp_path / folder).mkdir()
-    (tmp_path / "x.xlsx").touch()
-    (tmp_path / "bad.parquet").write_bytes(b"PAR1, not")
-    csv("a.csv")(example(), tmp_path / "mixed")
-    parquet("b.parquet")(example(), tmp_path / "mixed")
-    csv("a.csv")(example(), tmp_path / "differing")
-    csv("b.csv")(example().drop(columns="price"), tmp_path / "differing")
-    csv("a.csv")(example()[:0], tmp_path / "no rows")
-    with pytest.raises(DataError, match=message) as error:
-        chunks_of(open_source(tmp_path / name), ["y"])
-    assert str(tmp_path / name) in str(error.value)
-    with pytest.raises(DataError, match=message):
-        read_frame(tmp_path / name)
-
-
 def test_what_is_no_table_is_said() -> None:
     for read in (open_source, read_frame):
         with pytest.raises(DataError, match=r"builtins\.int is no table"):

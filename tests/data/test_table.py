@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.data.frames import assert_same_store, hours, long_frame, ramp, store_of
 from tsformer.data.columns import Columns
-from tsformer.data.sources import read_frame
+from tsformer.data.sources import open_source, read_frame
 from tsformer.data.store import SeriesStore
 from tsformer.data.table import SeriesTable
 from tsformer.errors import DataError
@@ -282,10 +282,11 @@ def test_what_is_wrong_within_a_frame_is_said(tmp_path: Path) -> None:
         ("x.xlsx", "tables of this ending are not read"),
         ("bad.parquet", "cannot be read as a table"),
         ("differing", "only one of .* has 'price'"),
+        ("no rows", "the table has no rows"),
     ],
 )
 def test_sources_that_cannot_be_read_are_named(tmp_path: Path, name: str, message: str) -> None:
-    for folder in ("empty", "mixed", "differing"):
+    for folder in ("empty", "mixed", "differing", "no rows"):
         (tmp_path / folder).mkdir()
     (tmp_path / "x.xlsx").touch()
     (tmp_path / "bad.parquet").write_bytes(b"PAR1, not")
@@ -293,7 +294,8 @@ def test_sources_that_cannot_be_read_are_named(tmp_path: Path, name: str, messag
     example().to_parquet(tmp_path / "mixed" / "b.parquet")
     example().to_csv(tmp_path / "differing" / "a.csv")
     example().drop(columns="price").to_csv(tmp_path / "differing" / "b.csv")
-    for read in (read_table, read_frame):
+    example()[:0].to_csv(tmp_path / "no rows" / "a.csv", index=False)
+    for read in (read_table, read_frame, lambda path: list(open_source(path).chunks(["y"]))):
         with pytest.raises(DataError, match=message) as error:
             read(tmp_path / name)
         assert str(tmp_path / name) in str(error.value)

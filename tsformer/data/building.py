@@ -9,11 +9,7 @@ import pandas as pd
 
 from tsformer.data.columns import Columns
 from tsformer.data.findings import Finding, Findings, Level
-from tsformer.data.parsing import (
-    parse_numbers,
-    parse_texts,
-    shown,
-)
+from tsformer.data.parsing import parse_numbers, parse_texts, shown
 from tsformer.data.placement import Placement, lay_out
 from tsformer.data.scanning import Reader, Rows, Scan, scan
 from tsformer.data.sources import Chunk, Source
@@ -83,13 +79,14 @@ def _fill(
     columns = reader.columns
     num_ids, num_targets = found.low.shape
     num_rows = int(place.offsets[-1])
+    offsets = np.concatenate([[0], np.cumsum(np.repeat(place.lengths, num_targets))])  # (S+1,)
     centers = _centers(found.low, found.high)  # (I, C)
-    means = duplicates in ("mean", "sum")
     target = allocate("target", (num_rows * num_targets,), np.float32)
     covariates = allocate("covariates", (num_rows, len(columns.covariates)), np.float64)
     target[:] = np.nan
     covariates[:] = np.nan
-    sums = _Sums(allocate, len(target), covariates.shape) if means else None
+    adds_up = duplicates in ("mean", "sum")
+    sums = _Sums(allocate, len(target), covariates.shape) if adds_up else None
     filled = np.zeros(num_rows, dtype=bool)
     num_filled = np.zeros(num_ids, dtype=np.int64)
     per_id = _PerId(reader, findings, num_ids)
@@ -115,25 +112,23 @@ def _fill(
             num_repeated += int(again.sum())
         silent = Findings()  # what is wrong in the values, the scan has told
         values = rows.of(parse_numbers(chunk.frame, columns.target, silent))
-        values = values - centers[rows.id]
         features = rows.of(_features(chunk, columns.covariates, found.categories, columns))
         per_id.add(chunk, rows, found.categories)
 
         cells = (num_targets * place.offsets[rows.id] + step)[:, None]  # of the target, (N, C)
         cells = cells + np.arange(num_targets) * place.lengths[rows.id][:, None]
+        fresh = ~again if again.any() else slice(None)
         if sums is not None:
-            sums.add(cells, values + centers[rows.id], row, features)
-        if again.any():
-            cells, values, row, features = (x[~again] for x in (cells, values, row, features))
-        target[cells] = values
-        covariates[row] = features
+            sums.add(cells, values, row, features)
+        else:
+            target[cells[fresh]] = values[fresh] - centers[rows.id[fresh]]
+        covariates[row[fresh]] = features[fresh]
 
     _tell_repeated(findings, duplicates, num_repeated)
     static, weights = per_id.finish(list(found.ids))
     findings.refuse()
     if sums is not None:
         is_number = np.array([name not in columns.categorical for name in columns.covariates], bool)
-        offsets = np.concatenate([[0], np.cumsum(np.repeat(place.lengths, num_targets))])
         mean = duplicates == "mean"
         centers = sums.write(target, offsets, covariates, is_number, mean=mean)
     store = SeriesStore(
@@ -143,7 +138,7 @@ def _fill(
         freq=place.freq,
         time_zone=place.time_zone,
         starts=np.repeat(place.starts, num_targets),
-        offsets=np.concatenate([[0], np.cumsum(np.repeat(place.lengths, num_targets))]),
+        offsets=offsets,
         centers=centers.ravel(),
         target=target,
         covariate_base=np.repeat(place.offsets[:-1] - place.starts, num_targets),

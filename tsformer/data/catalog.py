@@ -80,8 +80,23 @@ def load_table(
     Raises:
         DataError: the file is missing or its content cannot be used; names the file.
     """
+    file = find_file(dataset, paths.data, allow_download=paths.download)
+    return read_as(dataset, file, cache=_cache_folder(paths.cache), findings=findings)
+
+
+def read_as(dataset: DatasetConfig, source: Any, **options: Any) -> SeriesTable:
+    """Read any table by the parts of columns and the policies of a dataset.
+
+    Args:
+        dataset: names the columns.
+        source: see `SeriesTable.from_`.
+        options: its other arguments.
+
+    Raises:
+        DataError: the table cannot be used.
+    """
     return SeriesTable.from_(
-        find_file(dataset, paths.data, allow_download=paths.download),
+        source,
         id=dataset.id_column,
         time=dataset.time_column,
         target=dataset.target,
@@ -94,8 +109,7 @@ def load_table(
         regular=dataset.regular,
         duplicates=dataset.duplicates,
         time_zone=dataset.time_zone,
-        cache=_cache_folder(paths.cache),
-        findings=findings,
+        **options,
     )
 
 

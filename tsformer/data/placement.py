@@ -1,6 +1,7 @@
 """Where on a grid of time the rows of a table go."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
@@ -29,7 +30,6 @@ class Placement:
         regular: see `build_store`.
         starts: position of each id's first row, (I,).
         lengths: rows of each id, (I,).
-        offsets: bounds of each id's rows, (I+1,).
     """
 
     grid: pd.DatetimeIndex
@@ -39,22 +39,11 @@ class Placement:
     regular: bool
     starts: IntArray
     lengths: IntArray
-    offsets: IntArray
 
-    @classmethod
-    def of(cls, grid: pd.DatetimeIndex, found: Scan, freq: str, regular: bool) -> "Placement":
-        """Place the rows that the first pass found on a grid."""
-        begin = grid_stamps(as_index(found.first, found.time_zone), found.time_zone, freq).min()
-        if regular:
-            first, last = (
-                grid.searchsorted(grid_stamps(as_index(x, found.time_zone), found.time_zone, freq))
-                for x in (found.first, found.last)
-            )
-        else:
-            first, last = np.zeros(1, np.int64), np.array([len(grid) - 1])
-        lengths = np.maximum(last, first) - first + 1
-        offsets = np.concatenate([[0], np.cumsum(lengths)])
-        return cls(grid, begin, freq, found.time_zone, regular, first, lengths, offsets)
+    @cached_property
+    def offsets(self) -> IntArray:
+        """Bounds of each id's rows, (I+1,)."""
+        return np.concatenate([[0], np.cumsum(self.lengths)])
 
     def stamp(self, time: int) -> pd.Timestamp:
         """Return a row's time as a stamp."""
@@ -101,7 +90,9 @@ def lay_out(
         first, last = (grid_stamps(x, zone, freq) for x in ends)
         _refuse_wild_spans(first, last, found, reader.columns, freq)
         grid = pd.date_range(first.min(), last.max(), freq=freq).as_unit("us")
-        return Placement.of(grid, found, freq, regular)
+        starts, stops = grid.searchsorted(first), grid.searchsorted(last)
+        lengths = np.maximum(stops, starts) - starts + 1
+        return Placement(grid, first.min(), freq, zone, regular, starts, lengths)
     if times[-1] < times[0]:
         raise DataError(
             f"the first row's time {stamps[0]} comes after the last row's, {stamps[-1]}. Put "
@@ -113,7 +104,8 @@ def lay_out(
             f"the last time {grid[-1]} is not one of freq={freq!r}. Give the dataset.freq that "
             "goes on from it."
         )
-    return Placement.of(grid, found, freq, regular)
+    starts, lengths = np.zeros(1, np.int64), np.array([len(grid)])
+    return Placement(grid, grid.min(), freq, zone, regular, starts, lengths)
 
 
 def _is_daily(found: Scan, freq: str | None) -> bool:

@@ -61,6 +61,11 @@ class SeriesStore:
         """Target columns of the table, C."""
         return len(self.targets)
 
+    @property
+    def has_target_columns(self) -> bool:
+        """Whether it is of a long table with several target columns, whose units may differ."""
+        return self.table_ids != ("",) and self.num_targets > 1
+
     @cached_property
     def ids(self) -> tuple[str, ...]:
         """Name of each series, (S,).
@@ -68,11 +73,9 @@ class SeriesStore:
         It is the id; the target column in a wide table; `id/column` where a long table has
         several target columns.
         """
-        if self.table_ids == ("",):
-            return self.targets
-        if self.num_targets == 1:
-            return self.table_ids
-        return tuple(f"{id}/{name}" for id in self.table_ids for name in self.targets)
+        if self.has_target_columns:
+            return tuple(f"{id}/{name}" for id in self.table_ids for name in self.targets)
+        return self.targets if self.table_ids == ("",) else self.table_ids
 
     @cached_property
     def lengths(self) -> IntArray:
