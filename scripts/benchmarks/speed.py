@@ -81,7 +81,7 @@ def measure_training() -> Table:
         steps[0]()
     flops = counter.get_total_flops()
     matrix = torch.randn(1024, 1024)
-    *seconds, product = interleaved(*steps, lambda: matrix @ matrix, runs=9, repeats=2)
+    *seconds, product = interleaved(*steps, lambda: matrix @ matrix, runs=7, repeats=8)
     peak = 2 * 1024**3 / product
     table = new_table(
         f"A training step, d_model {D_MODEL}, {NUM_LAYERS} + {NUM_LAYERS} layers, {STEPS} -> "
@@ -129,7 +129,7 @@ def measure_decoding() -> Table:
             return torch.stack(outputs, dim=1)
 
         torch.testing.assert_close(cached(), naive(), rtol=1e-4, atol=1e-4)
-        slow, fast = interleaved(naive, cached, runs=5, repeats=1, warmups=0)
+        slow, fast = interleaved(naive, cached, runs=5, repeats=2)
         for name, seconds in (("original, all again at each step", slow), ("tsformer", fast)):
             table.add_row(
                 f"{name}, {batch} windows",

@@ -7,12 +7,11 @@ once more, as plain functions of weights that the cache has taken out of the mod
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tsformer.nn.layers import DecoderLayer
 
-Weights = tuple[Tensor, Tensor]  # weight and bias of a linear map or a layer norm
+Weights = tuple[Tensor, Tensor]  # weight and bias of a layer norm, or of a linear map, transposed
 
 
 class LayerCache(NamedTuple):
@@ -20,14 +19,14 @@ class LayerCache(NamedTuple):
 
     Attributes:
         norm_attention: before self-attention.
-        query_key_value: (3D, D).
+        query_key_value: (D, 3D).
         attention_output: (D, D).
         norm_cross_attention: before cross-attention.
         cross_query: (D, D).
         cross_output: (D, D).
         norm_feed_forward: before the feed-forward layer.
-        hidden: (Dff, D).
-        output: (D, Dff).
+        hidden: (D, Dff).
+        output: (Dff, D).
         memory: keys and values of the memory, (2, B*N, S, D/N).
         target: keys and values of the target tokens, (2, B*N, T, D/N), filled as they come.
     """
@@ -67,14 +66,14 @@ def new_layer_cache(layer: DecoderLayer, memory: Tensor, length: int) -> LayerCa
     heads = heads.flatten(1, 2).contiguous()  # (2, B*N, S, D/N)
     return LayerCache(
         _weights(layer.norm_attention),
-        _weights(attention.in_proj),
-        _weights(attention.out_proj),
+        _transposed(_weights(attention.in_proj)),
+        _transposed(_weights(attention.out_proj)),
         _weights(layer.norm_cross_attention),
-        cross.query_weights,
-        _weights(cross.out_proj),
+        _transposed(cross.query_weights),
+        _transposed(_weights(cross.out_proj)),
         _weights(layer.norm_feed_forward),
-        _weights(feed_forward[0]),
-        _weights(feed_forward[-1]),
+        _transposed(_weights(feed_forward[0])),
+        _transposed(_weights(feed_forward[-1])),
         heads,
         heads.new_empty(2, heads.size(1), length, heads.size(3)),
     )
@@ -94,20 +93,20 @@ def decode_token(
     """
     heads = layer.memory.size(1)  # of all samples, B*N
     normed = _norm(x, layer.norm_attention)
-    parts = F.linear(normed, *layer.query_key_value).view(x.size(0), 3, -1).transpose(0, 1)
+    parts = _linear(normed, layer.query_key_value).view(x.size(0), 3, -1).transpose(0, 1)
     query, key_value = parts.reshape(3, heads, -1).split([1, 2])  # (1 or 2, B*N, D/N)
     layer.target.select(2, position).copy_(key_value)
     seen = layer.target.narrow(2, 0, position + 1)
     attended = _attend(query.transpose(0, 1), seen, target_mask)
-    x = x + F.linear(attended.view_as(x), *layer.attention_output)
+    x = x + _linear(attended.view_as(x), layer.attention_output)
 
     normed = _norm(x, layer.norm_cross_attention)
-    query = F.linear(normed, *layer.cross_query).view(heads, 1, -1)
+    query = _linear(normed, layer.cross_query).view(heads, 1, -1)
     attended = _attend(query, layer.memory, source_mask)
-    x = x + F.linear(attended.view_as(x), *layer.cross_output)
+    x = x + _linear(attended.view_as(x), layer.cross_output)
 
-    hidden = F.linear(_norm(x, layer.norm_feed_forward), *layer.hidden).relu()
-    return x + F.linear(hidden, *layer.output)
+    hidden = _linear(_norm(x, layer.norm_feed_forward), layer.hidden).relu()
+    return x + _linear(hidden, layer.output)
 
 
 def added_to_scores(mask: Tensor | None, like: Tensor, num_heads: int) -> Tensor:
@@ -139,6 +138,15 @@ def _attend(query: Tensor, keys_values: Tensor, mask: Tensor) -> Tensor:
 
 def _norm(x: Tensor, weights: Weights) -> Tensor:
     return torch.layer_norm(x, weights[0].shape, *weights)
+
+
+def _linear(x: Tensor, weights: Weights) -> Tensor:
+    weight, bias = weights
+    return torch.addmm(bias, x, weight)  # what F.linear does, without transposing each time
+
+
+def _transposed(weights: Weights) -> Weights:
+    return weights[0].t(), weights[1]
 
 
 def _weights(module: nn.Module) -> Weights:
