@@ -1,10 +1,23 @@
+import math
+from collections.abc import Sequence
+from statistics import NormalDist
+
 import numpy as np
 import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
 from tests.data.frames import long_frame, ramp, store_of
-from tsformer.metrics import Errors, ErrorSums, seasonal_naive_error
+from tsformer.errors import ConfigError
+from tsformer.metrics import (
+    Errors,
+    ErrorSums,
+    QuantileErrors,
+    QuantileSums,
+    central_intervals,
+    interval_ends,
+    seasonal_naive_error,
+)
 
 S, H, C = 3, 5, 2
 
@@ -169,3 +182,185 @@ def test_naive_error_does_not_look_behind_the_train_rows():
 def test_naive_error_is_nan_where_there_is_no_difference(values, end):
     store = store_of(long_frame({"a": values, "other": ramp(20)}))
     assert np.isnan(seasonal_naive_error(store, end, 3)[0])
+
+
+# Quantiles
+
+LEVELS = (0.05, 0.1, 0.5, 0.9, 0.95)
+
+
+def quantile_batch(count: int = 40, seed: int = 0) -> tuple[torch.Tensor, ...]:
+    """Quantiles in no order, truths of which a third is missing, some of them equal to a forecast.
+
+    What is missing is NaN.
+    """
+    random = np.random.default_rng(seed)
+    forecast = random.integers(-3, 4, (count, H, C, len(LEVELS))).astype(float)
+    target = random.integers(-3, 4, (count, H, C)).astype(float)
+    observed = random.random((count, H, C)) < 0.67
+    target = np.where(observed, target, np.nan)
+    return tuple(map(torch.from_numpy, (forecast, target, observed, random.integers(0, S, count))))
+
+
+def quantile_errors(
+    *batches: tuple[torch.Tensor, ...], levels: Sequence[float] = LEVELS
+) -> QuantileErrors:
+    sums = QuantileSums(S, H, C, levels)
+    for batch in batches:
+        sums.update(*batch)
+    return sums.compute()
+
+
+def slow_quantile_figures(forecast, target, observed, keep=lambda window, channel: True):
+    """Every figure by loops over windows, steps and channels."""
+    pinball, magnitude, below, within, width, score = [], 0.0, [], [], [], []
+    for b, h, c in np.argwhere(observed.numpy()):
+        if not keep(b, c):
+            continue
+        y, q = float(target[b, h, c]), forecast[b, h, c].tolist()
+        for level, x in zip(LEVELS, q, strict=True):
+            pinball.append(level * (y - x) if y >= x else (1 - level) * (x - y))
+        magnitude += abs(y)
+        below.append([y <= x for x in q])
+        within.append(q[1] <= y <= q[3])
+        width.append(q[3] - q[1])
+        score.append(q[3] - q[1] + 2 / 0.2 * (max(q[1] - y, 0) + max(y - q[3], 0)))
+    return {
+        "mean_pinball": np.mean(pinball),
+        "scaled_crps": 2 * np.sum(pinball) / len(LEVELS) / magnitude,
+        "fraction_below": np.mean(below, axis=0),
+        "coverage": np.mean(within),
+        "width": np.mean(width),
+        "interval_score": np.mean(score),
+    }
+
+
+def quantile_figures(errors: QuantileErrors) -> dict[str, np.ndarray | float]:
+    return {
+        "mean_pinball": errors.mean_pinball(),
+        "scaled_crps": errors.scaled_crps(),
+        "fraction_below": errors.fraction_below(),
+        "coverage": errors.coverage(0.8),
+        "width": errors.width(0.8),
+        "interval_score": errors.interval_score(0.8),
+    }
+
+
+def assert_same_figures(found, expected):
+    assert found.keys() == expected.keys()
+    for name in expected:
+        assert_allclose(found[name], expected[name], rtol=1e-12, err_msg=name)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_quantile_figures_equal_loops(seed):
+    batch = quantile_batch(seed=seed)
+    found = quantile_figures(quantile_errors(batch))
+    # The score of an interval whose ends cross is no width plus penalties: order this pair.
+    forecast, target, observed, series = batch
+    ordered = forecast.sort(dim=-1).values
+    expected = slow_quantile_figures(ordered, target, observed)
+    assert_same_figures(
+        quantile_figures(quantile_errors((ordered, target, observed, series))), expected
+    )
+    unordered = slow_quantile_figures(forecast, target, observed)
+    for name in ("mean_pinball", "scaled_crps", "fraction_below", "width"):
+        assert_allclose(found[name], unordered[name], rtol=1e-12)
+
+
+def test_quantile_figures_of_some_channels_of_some_groups():
+    forecast, target, observed, series = quantile_batch()
+    forecast = forecast.sort(dim=-1).values
+    members = np.array([[True, False], [False, False], [True, True]])
+    found = quantile_errors((forecast, target, observed, series)).of(members)
+    expected = slow_quantile_figures(
+        forecast, target, observed, keep=lambda window, channel: members[series[window], channel]
+    )
+    assert_same_figures(quantile_figures(found), expected)
+    assert np.isnan(found.fraction_below_by_step()).all()
+
+
+def test_fraction_below_by_step():
+    forecast, target, observed, _ = batch = quantile_batch()
+    found = quantile_errors(batch).fraction_below_by_step()
+    for step in range(H):
+        seen = observed[:, step]
+        below = (target[:, step, :, None] <= forecast[:, step])[seen]
+        assert_allclose(found[step], below.double().mean(0))
+
+
+@pytest.mark.parametrize("size", [1, 7, 39])
+def test_batches_of_quantiles_add_up_to_the_whole(size):
+    batch = quantile_batch()
+    parts = [tuple(x[i : i + size] for x in batch) for i in range(0, 40, size)]
+    whole, parts = quantile_errors(batch), quantile_errors(*parts)
+    assert_same_figures(quantile_figures(parts), quantile_figures(whole))
+    assert_allclose(parts.fraction_below_by_step(), whole.fraction_below_by_step())
+
+
+def test_missing_truth_does_not_count_whatever_stands_there():
+    forecast, target, observed, series = quantile_batch()
+    plain = quantile_errors((forecast, target, observed, series))
+    wild_forecast = forecast.where(observed[..., None], float("nan"))
+    for wild in (target.nan_to_num(1e30), target.nan_to_num(-7)):
+        found = quantile_errors((wild_forecast, wild, observed, series))
+        assert_same_figures(quantile_figures(found), quantile_figures(plain))
+
+
+def test_an_oracle_scores_zero():
+    _, target, observed, series = quantile_batch()
+    forecast = target.nan_to_num()[..., None].expand(*target.shape, len(LEVELS))
+    errors = quantile_errors((forecast, target, observed, series))
+    assert (errors.mean_pinball(), errors.scaled_crps(), errors.interval_score(0.8)) == (0, 0, 0)
+    assert (errors.width(0.8), errors.coverage(0.8)) == (0, 1)
+
+
+def test_many_levels_give_the_crps_of_a_normal_distribution():
+    """CRPS(N(m, s), y) = s (z (2 cdf(z) - 1) + 2 pdf(z) - 1 / sqrt(pi)), z = (y - m) / s."""
+    levels = (np.arange(2000) + 0.5) / 2000
+    m, s, truths = 3.0, 2.0, [3.0, 1.0, 9.0]
+    normal = NormalDist()
+    forecast = torch.tensor([m + s * normal.inv_cdf(level) for level in levels])
+    closed = []
+    for y in truths:
+        z = (y - m) / s
+        spread = z * (2 * normal.cdf(z) - 1) + 2 * normal.pdf(z) - 1 / math.sqrt(math.pi)
+        closed.append(s * spread)
+    sums = QuantileSums(1, 1, 1, levels)
+    target = torch.tensor(truths)[:, None, None]
+    sums.update(
+        forecast.expand(3, 1, 1, -1), target, torch.ones_like(target) > 0, torch.zeros(3).long()
+    )
+    errors = sums.compute()
+    assert_allclose(errors.scaled_crps() * sum(truths), sum(closed), rtol=1e-4)
+    assert_allclose(2 * errors.mean_pinball(), np.mean(closed), rtol=1e-4)
+
+
+def test_nothing_observed_gives_nan():
+    forecast, target, observed, series = quantile_batch()
+    errors = quantile_errors((forecast, target, observed & False, series))
+    assert all(np.isnan(value).all() for value in quantile_figures(errors).values())
+    assert np.isnan(errors.fraction_below_by_step()).all()
+
+
+def test_float32_quantiles_add_up_exactly():
+    count = 30_000
+    forecast = torch.full((count, 1, 1, 1), 0.1)
+    sums = QuantileSums(1, 1, 1, [0.5])
+    for _ in range(10):
+        target = torch.zeros(count, 1, 1)
+        sums.update(forecast, target, torch.ones_like(target) > 0, torch.zeros(count).long())
+    assert_allclose(sums.compute().mean_pinball(), float(np.float32(0.1)) / 2, rtol=1e-10)
+
+
+def test_intervals_lie_between_levels_around_the_median():
+    assert central_intervals([0.5, 0.95, 0.1, 0.9, 0.05, 0.2]) == [0.9, 0.8]
+    assert central_intervals([1 / 3, 0.5]) == []
+    assert interval_ends([0.05, 0.1, 0.5, 0.9, 0.95], 0.8) == (1, 3)
+
+
+@pytest.mark.parametrize("nominal", [0.6, 0.0])
+def test_an_interval_without_its_levels_is_refused(nominal):
+    message = f"an interval of {100 * nominal:g} % needs the levels .*; there are 0.05, 0.1, 0.5"
+    with pytest.raises(ConfigError, match=message):
+        quantile_errors(quantile_batch()).coverage(nominal)

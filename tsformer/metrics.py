@@ -1,5 +1,6 @@
 """Sums of forecast errors, exact over any number of batches and ranks."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +11,9 @@ from torchmetrics import Metric
 
 from tsformer.data.store import SeriesStore
 from tsformer.data.types import FloatArray
+from tsformer.errors import ConfigError
+
+_SAME_LEVEL = 1e-9  # 1 - 0.9 is not quite 0.1
 
 
 class ErrorSums(Metric):
@@ -83,6 +87,209 @@ class Errors(NamedTuple):
     def mae_by_step(self) -> NDArray[np.float64]:
         """Return the mean absolute error of each horizon step, (H,)."""
         return self.absolute.sum(axis=(0, 2)) / self.count.sum(axis=(0, 2))
+
+
+class QuantileSums(Metric):
+    """What `QuantileErrors` are made of; missing truth counts not.
+
+    Sums are kept by group and channel, which tell target columns apart, or by horizon step: by all
+    of them at once and by level they would outgrow memory where there are many series.
+    """
+
+    full_state_update = False
+    pinball: Tensor
+    forecast: Tensor
+    below: Tensor
+    under: Tensor
+    magnitude: Tensor
+    count: Tensor
+    below_by_step: Tensor
+    count_by_step: Tensor
+
+    def __init__(
+        self, num_groups: int, horizon: int, num_channels: int, levels: Sequence[float]
+    ) -> None:
+        """Start from zero, in double precision.
+
+        Args:
+            num_groups: groups of series that are forecast together, N.
+            horizon: H.
+            num_channels: C.
+            levels: 0 < level < 1, rising, (Q,).
+        """
+        super().__init__()
+        self.levels = tuple(levels)
+        groups = (num_groups, num_channels)
+        shapes = {
+            **dict.fromkeys(("pinball", "forecast", "below", "under"), (*groups, len(levels))),
+            **dict.fromkeys(("magnitude", "count"), groups),
+            "below_by_step": (horizon, len(levels)),
+            "count_by_step": (horizon,),
+        }
+        for name, shape in shapes.items():
+            self.add_state(name, torch.zeros(shape, dtype=torch.float64), dist_reduce_fx="sum")
+
+    def update(self, forecast: Tensor, target: Tensor, observed: Tensor, series: Tensor) -> None:
+        """Add a batch.
+
+        Args:
+            forecast: quantiles at the levels, (B, H, C, Q).
+            target: truth, (B, H, C).
+            observed: True where `target` is a measurement, (B, H, C).
+            series: index of each window's group, (B,).
+        """
+        forecast, target = forecast.double(), target.double().where(observed, 0.0)
+        levels = forecast.new_tensor(self.levels)
+        seen = observed[..., None]
+        error = (target[..., None] - forecast).where(seen, 0.0)
+        below = (target[..., None] <= forecast) & seen
+        self.pinball.index_add_(
+            0, series, torch.maximum(levels * error, (levels - 1) * error).sum(1)
+        )
+        self.forecast.index_add_(0, series, forecast.where(seen, 0.0).sum(1))
+        self.below.index_add_(0, series, below.sum(1).double())
+        self.under.index_add_(0, series, (error < 0).sum(1).double())
+        self.magnitude.index_add_(0, series, target.abs().sum(1))
+        self.count.index_add_(0, series, observed.sum(1).double())
+        self.below_by_step += below.sum((0, 2))
+        self.count_by_step += observed.sum((0, 2))
+
+    def compute(self) -> "QuantileErrors":
+        """Return the sums as arrays."""
+        sums = [getattr(self, name).cpu().numpy() for name in QuantileErrors._fields[1:]]
+        return QuantileErrors(self.levels, *sums)
+
+
+class QuantileErrors(NamedTuple):
+    """Sums over windows and their observed steps; those by step over groups and channels too.
+
+    Attributes:
+        levels: (Q,).
+        pinball: pinball losses max(level x e, (level - 1) x e), e = truth - forecast, (N, C, Q).
+        forecast: forecasts, (N, C, Q).
+        below: how many truths are at most the forecast, (N, C, Q).
+        under: how many are less than the forecast, (N, C, Q).
+        magnitude: absolute truths, (N, C).
+        count: observed steps, (N, C).
+        below_by_step: as `below`, (H, Q).
+        count_by_step: as `count`, (H,).
+    """
+
+    levels: tuple[float, ...]
+    pinball: FloatArray
+    forecast: FloatArray
+    below: FloatArray
+    under: FloatArray
+    magnitude: FloatArray
+    count: FloatArray  # type: ignore[assignment]  # hides tuple.count
+    below_by_step: FloatArray
+    count_by_step: FloatArray
+
+    def of(self, members: NDArray[np.bool_]) -> "QuantileErrors":
+        """Return the errors of some channels of some groups alone, given which, (N, C).
+
+        What is summed by step is not known of them and becomes NaN.
+        """
+        kept = members[..., None]
+        return self._replace(
+            pinball=self.pinball * kept,
+            forecast=self.forecast * kept,
+            below=self.below * kept,
+            under=self.under * kept,
+            magnitude=self.magnitude * members,
+            count=self.count * members,
+            below_by_step=np.full_like(self.below_by_step, np.nan),
+            count_by_step=np.full_like(self.count_by_step, np.nan),
+        )
+
+    def mean_pinball(self) -> float:
+        """Return the mean pinball loss over all levels and observed steps."""
+        return _ratio(self.pinball.mean(axis=-1).sum(), self.count.sum())
+
+    def scaled_crps(self) -> float:
+        """Return the weighted quantile loss, an estimate of the CRPS in units of the mean |truth|.
+
+        2 x sum of pinball losses, averaged over levels, / sum of |truth|: twice the pinball loss
+        integrated over all levels is the continuous ranked probability score (Gneiting & Raftery
+        2007); the ratio is that of Salinas et al. (2020), `mean_wQuantileLoss` in GluonTS.
+        """
+        return _ratio(2 * self.pinball.mean(axis=-1).sum(), self.magnitude.sum())
+
+    def fraction_below(self) -> FloatArray:
+        """Return the fraction of truths that are at most the forecast, (Q,); ideally `levels`."""
+        with np.errstate(invalid="ignore"):
+            return self.below.sum(axis=(0, 1)) / self.count.sum()
+
+    def fraction_below_by_step(self) -> FloatArray:
+        """Return `fraction_below` of each horizon step, (H, Q)."""
+        with np.errstate(invalid="ignore"):
+            return self.below_by_step / self.count_by_step[:, None]
+
+    def coverage(self, nominal: float) -> float:
+        """Return the fraction of truths within the central interval, its ends included.
+
+        Raises:
+            ConfigError: the interval's ends are not among the levels.
+        """
+        lower, upper = interval_ends(self.levels, nominal)
+        # Counts often equal an end, thus the ends count as within.
+        within = self.below[..., upper].sum() - self.under[..., lower].sum()
+        return _ratio(within, self.count.sum())
+
+    def width(self, nominal: float) -> float:
+        """Return the mean width of the central interval.
+
+        Raises:
+            ConfigError: the interval's ends are not among the levels.
+        """
+        lower, upper = interval_ends(self.levels, nominal)
+        width = (self.forecast[..., upper] - self.forecast[..., lower]).sum()
+        return _ratio(width, self.count.sum())
+
+    def interval_score(self, nominal: float) -> float:
+        """Return the mean interval score of the central interval (Gneiting & Raftery 2007).
+
+        Its width, and 2 / (1 - nominal) times the distance of truths outside: the sum of the
+        pinball losses of its ends, times the same.
+
+        Raises:
+            ConfigError: the interval's ends are not among the levels.
+        """
+        ends = self.pinball[..., interval_ends(self.levels, nominal)].sum()
+        return _ratio(2 / (1 - nominal) * ends, self.count.sum())
+
+
+def interval_ends(levels: Sequence[float], nominal: float) -> tuple[int, int]:
+    """Return which levels are the ends of the central interval.
+
+    Args:
+        levels: (Q,).
+        nominal: the interval's probability; 0.9 lies between 0.05 and 0.95.
+
+    Raises:
+        ConfigError: the interval's ends are not among the levels.
+    """
+    places = [
+        next((i for i, level in enumerate(levels) if abs(level - end) < _SAME_LEVEL), None)
+        for end in ((1 - nominal) / 2, (1 + nominal) / 2)
+    ]
+    lower, upper = places
+    if lower is None or upper is None or lower == upper:
+        raise ConfigError(
+            f"an interval of {100 * nominal:g} % needs the levels {(1 - nominal) / 2:g} and "
+            f"{(1 + nominal) / 2:g}; there are {', '.join(f'{level:g}' for level in levels)}."
+        )
+    return lower, upper
+
+
+def central_intervals(levels: Sequence[float]) -> list[float]:
+    """Return the nominal coverage of each pair of levels around the median, widest first."""
+    return [
+        round(1 - 2 * level, 9)
+        for level in sorted(levels)
+        if level < 0.5 - _SAME_LEVEL
+        and any(abs(level + other - 1) < _SAME_LEVEL for other in levels)
+    ]
 
 
 def _ratio(total: float, count: float) -> float:
