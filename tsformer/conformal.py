@@ -1,0 +1,229 @@
+"""Conformal prediction: quantiles that hold what they promise, by the errors made before."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tsformer.data.types import BoolArray, Float32Array, FloatArray, IntArray
+from tsformer.data.windows import WindowIndex
+
+F = TypeVar("F", np.float32, np.float64)
+
+MAX_WINDOWS = 1000  # of a group: more would hardly move an order statistic
+MAX_SCORES = 50_000_000  # 200 MB
+
+_NORMAL_IQR = 1.349  # interquartile range of a normal distribution of standard deviation 1
+_ROUNDING = 1e-9  # 20 x 0.55 is a little above 11
+
+
+@dataclass(frozen=True)
+class ConformalOffsets:
+    """What to add to a forecast's quantiles so that they are calibrated, in scaled units.
+
+    Split conformal prediction (Vovk et al. 2005), each quantile by itself (Romano et al. 2019,
+    theorem 2): the offset of a level is an order statistic of the scores, truth less forecast, of
+    windows not trained on. If these and a window to come are exchangeable, the truth is at most
+    the quantile with a probability of at least `level` from the median on, and of at most `level`
+    below it; thus an interval covers with at least its nominal probability. Series that drift are
+    not exchangeable, and windows that overlap tell less than their number; see `track`.
+
+    Attributes:
+        levels: 0 < level < 1, rising, (Q,).
+        offsets: by group, step, channel and level, (N+1, H, C, Q); the last row is for groups not
+            seen in training.
+    """
+
+    levels: tuple[float, ...]
+    offsets: Float32Array
+
+    @classmethod
+    def fit(
+        cls, scores: Float32Array, group: IntArray, num_groups: int, levels: Sequence[float]
+    ) -> "ConformalOffsets":
+        """Take the order statistics of scores.
+
+        A group with fewer than `scores_needed` of them at a step takes the order statistics of
+        all groups together: in scaled units they are alike. Too few of these give the extreme
+        ones, none at all an offset of 0.
+
+        Args:
+            scores: see `residuals`, (W, H, C, Q), or (W, H, C, 1) of a point forecast.
+            group: of each window, (W,).
+            num_groups: N.
+            levels: 0 < level < 1, rising, (Q,).
+        """
+        needed = scores_needed(levels)
+        order = np.argsort(group, kind="stable")
+        bounds = np.searchsorted(group[order], np.arange(num_groups + 1))
+        # A step at a time: all scores need not be copied at once.
+        pooled = np.concatenate(
+            [_order_statistics(scores[:, [h]], levels)[0] for h in range(scores.shape[1])]
+        )
+        pooled[np.isnan(pooled)] = 0.0
+        offsets = np.tile(pooled, (num_groups + 1, 1, 1, 1))
+        for n in np.flatnonzero(np.diff(bounds) >= needed):
+            own, count = _order_statistics(scores[order[bounds[n] : bounds[n + 1]]], levels)
+            np.copyto(offsets[n], own, where=count >= needed)
+        return cls(tuple(levels), offsets)
+
+    def apply(self, forecast: NDArray[Any], group: IntArray) -> NDArray[Any]:
+        """Return calibrated quantiles, (B, H, C, Q); see `shifted`.
+
+        Args:
+            forecast: quantiles, (B, H, C, Q), or point forecasts, (B, H, C), in scaled units; of
+                fewer steps than H, if they are the first ones.
+            group: of each window, (B,); -1 if not seen in training.
+        """
+        return shifted(forecast, self.offsets[group, : forecast.shape[1]])
+
+
+def shifted(forecast: NDArray[Any], offsets: NDArray[Any]) -> NDArray[Any]:
+    """Return quantiles moved by their offsets, put in order where they cross.
+
+    Ordering brings them nearer to the truth, if anything (Chernozhukov et al. 2010).
+
+    Args:
+        forecast: quantiles, (..., H, C, Q), or point forecasts, (..., H, C).
+        offsets: (..., H, C, Q).
+
+    Returns:
+        (..., H, C, Q), rising along Q.
+    """
+    if forecast.ndim < offsets.ndim:
+        forecast = forecast[..., None]
+    return np.sort(forecast + offsets, axis=-1)
+
+
+def residuals(forecast: NDArray[Any], target: NDArray[Any], observed: BoolArray) -> Float32Array:
+    """Return the scores, truth less forecast, (B, H, C, Q), or (B, H, C, 1) of a point forecast.
+
+    Args:
+        forecast: quantiles, (B, H, C, Q), or point forecasts, (B, H, C).
+        target: truth, (B, H, C).
+        observed: True where `target` is a measurement, (B, H, C); elsewhere the score is NaN.
+    """
+    truth = np.where(observed, target, np.nan)[..., None]
+    if forecast.ndim < truth.ndim:
+        forecast = forecast[..., None]
+    return (truth - forecast).astype(np.float32)
+
+
+def scores_needed(levels: Sequence[float]) -> int:
+    """Return how many scores have an order statistic for every level.
+
+    Of m scores, that of a level t >= 1/2 is the ceil((m+1) t)-th smallest, which exists if
+    (m+1) t <= m; below the median, (m+1) t must reach 1. Both hold from m = 1 / tail - 1 on,
+    where tail is the smallest of all t and 1 - t: 19 for 0.05 and 0.95.
+    """
+    tail = min(min(level, 1 - level) for level in levels)
+    return int(np.ceil(1 / tail - 1 - _ROUNDING))
+
+
+def calibration_windows(
+    index: WindowIndex,
+    scores_each: int,
+    *,
+    max_windows: int = MAX_WINDOWS,
+    max_scores: int = MAX_SCORES,
+) -> IntArray:
+    """Return running numbers of the windows to calibrate on, in order, spread over each group.
+
+    Args:
+        index: windows that were not trained on.
+        scores_each: of a window, H x C x Q, or H x C of point forecasts.
+        max_windows: of a group, at most.
+        max_scores: of all windows, at most; of one window for each of some groups, if they are so
+            many.
+    """
+    counts = np.diff(index.offsets)
+    total = max(max_scores // scores_each, 1)
+    each = int(np.clip(total // max((counts > 0).sum(), 1), 1, max_windows))
+    picked = [
+        begin + _spread(count, each)
+        for begin, count in zip(index.offsets[:-1].tolist(), counts.tolist(), strict=True)
+        if count
+    ]
+    windows = np.concatenate(picked)
+    return windows[_spread(len(windows), total)]
+
+
+def track(
+    forecast: NDArray[Any],
+    target: NDArray[Any],
+    offsets: NDArray[Any],
+    levels: Sequence[float],
+    eta: NDArray[Any] | float,
+) -> FloatArray:
+    """Return offsets that have followed series through past windows, however they drift.
+
+    Quantile tracking (Gibbs & Candes 2021; Angelopoulos et al. 2023): after each window,
+    offset <- offset + eta (level - 1[truth <= forecast + offset]), a step down the gradient of
+    the pinball loss. Over n steps the fraction of truths below differs from the level by at most
+    (range of the scores + eta) / (eta n), for any series whatever.
+
+    Args:
+        forecast: quantiles of W windows in the order of time, (W, ..., H, C, Q), or point
+            forecasts, (W, ..., H, C), in scaled units.
+        target: truth, (W, ..., H, C); what is NaN changes nothing.
+        offsets: to begin with, (..., H, C, Q), such as rows of `ConformalOffsets.offsets`.
+        levels: (Q,).
+        eta: see `step_size`.
+
+    Returns:
+        The offsets after the last window, (..., H, C, Q).
+    """
+    if forecast.ndim == target.ndim:
+        forecast = forecast[..., None]
+    offsets = np.array(offsets, dtype=np.float64)
+    for quantiles, truth in zip(forecast, target[..., None], strict=True):
+        move = eta * (np.asarray(levels) - (truth <= quantiles + offsets))
+        offsets += np.where(np.isnan(truth), 0.0, move)
+    return offsets
+
+
+def step_size(forecast: NDArray[Any], target: NDArray[Any], rate: float = 0.05) -> FloatArray:
+    """Return eta of `track`: `rate` x interquartile range of the scores / 1.349.
+
+    Args:
+        forecast: quantiles of W windows, (W, ..., H, C, Q), of which the middle one is taken, or
+            point forecasts, (W, ..., H, C).
+        target: truth, (W, ..., H, C); NaN where missing.
+        rate: in units of the scores' spread over the windows.
+
+    Returns:
+        By series, step and channel, (..., H, C, 1); 0 without any truth.
+    """
+    middle = forecast if forecast.ndim == target.ndim else forecast[..., forecast.shape[-1] // 2]
+    scores = (target - middle).astype(np.float64)[..., None]
+    quartiles, _ = _order_statistics(scores, (0.25, 0.75))
+    return rate * np.nan_to_num(np.diff(quartiles, axis=-1)) / _NORMAL_IQR
+
+
+def _spread(count: int, most: int) -> IntArray:
+    """Return at most so many of the numbers 0 ... count - 1, evenly spread."""
+    return np.linspace(0, count - 1, min(most, count)).astype(np.int64)
+
+
+def _order_statistics(
+    scores: NDArray[F], levels: Sequence[float]
+) -> tuple[NDArray[F], NDArray[np.int64]]:
+    """Return the order statistic of each level and how many scores there are.
+
+    Args:
+        scores: (m, ..., Q) or (m, ..., 1); NaN where there is none.
+        levels: (Q,).
+
+    Returns:
+        (..., Q), NaN where there is no score, and (..., Q) or (..., 1).
+    """
+    ordered = np.sort(scores, axis=0)  # NaN comes last
+    count = (~np.isnan(scores)).sum(axis=0)
+    level = np.asarray(levels)
+    place = (count + 1) * level
+    rank = np.where(level < 0.5, np.floor(place + _ROUNDING), np.ceil(place - _ROUNDING))
+    row: IntArray = np.clip(rank, 1, np.maximum(count, 1)).astype(np.int64) - 1  # (..., Q)
+    ordered = np.broadcast_to(ordered, (len(scores), *row.shape))
+    return np.take_along_axis(ordered, row[None], axis=0)[0], count
