@@ -1,4 +1,4 @@
-"""Figures: forecasts, errors by horizon step, training curves."""
+"""Figures: forecasts, errors by horizon step, calibration, training curves."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -22,6 +23,7 @@ def plot_forecast(
     context: pd.Series,
     truth: pd.Series,
     forecast: pd.Series,
+    intervals: Mapping[float, tuple[pd.Series, pd.Series]] | None = None,
     unit: str | None = None,
 ) -> None:
     """Draw one window: what was seen, what came and what was forecast.
@@ -31,11 +33,18 @@ def plot_forecast(
         context: values seen, indexed by time.
         truth: values of the horizon, indexed by time.
         forecast: forecasts of the horizon, indexed by time.
+        intervals: nominal coverage -> lower and upper ends, indexed by time; drawn as bands.
         unit: of the values.
     """
     ax.plot(context.index, context, color=CONTEXT, linewidth=1, label="context")
     ax.plot(truth.index, truth, color=TRUTH, linewidth=1.2, label="truth")
     ax.plot(forecast.index, forecast, color=FORECAST, linewidth=1.8, label="tsformer")
+    bands = sorted((intervals or {}).items(), reverse=True)  # the narrowest on top
+    for shade, (nominal, (lower, upper)) in zip(
+        np.linspace(0.18, 0.5, len(bands)), bands, strict=True
+    ):
+        color, label = _tint(FORECAST, shade), f"{100 * nominal:g} %"
+        ax.fill_between(lower.index, lower, upper, color=color, linewidth=0, label=label)
     ax.axvline(truth.index[0], color=CONTEXT, linewidth=0.8, linestyle=":")
     zone = truth.index.tz
     locator = AutoDateLocator(tz=zone, minticks=3, maxticks=7)
@@ -67,6 +76,33 @@ def plot_error_by_horizon(
     ax.set_ylabel(f"mean absolute error{f' ({unit})' if unit else ''}", parse_math=False)
     ax.set_ylim(bottom=0)
     ax.xaxis.set_major_locator(MaxNLocator(nbins=9, steps=[1, 2, 3, 6, 10]))
+    ax.legend(frameon=False)
+    _tidy(ax)
+
+
+def plot_calibration(ax: Axes, levels: ArrayLike, fractions: Mapping[str, ArrayLike]) -> None:
+    """Draw how often truths lay below the quantiles against how often they should have.
+
+    On the diagonal a method is calibrated; a curve steeper than it promises too much width, a
+    flatter one too little.
+
+    Args:
+        ax: where to draw.
+        levels: of the quantiles, (Q,).
+        fractions: method -> fraction of truths that are at most the quantile, (Q,).
+    """
+    ax.plot([0, 1], [0, 1], color=CONTEXT, linewidth=0.8, linestyle=":", label="calibrated")
+    for color, (name, fraction) in zip(_colors(len(fractions)), fractions.items(), strict=True):
+        width = 2.0 if color == FORECAST else 1.2
+        ax.plot(
+            levels, fraction, color=color, linewidth=width, marker="o", markersize=4, label=name
+        )
+    ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
+    ax.set_xlabel("level of the quantile")
+    ax.set_ylabel("fraction of truths below")
+    ticks = np.linspace(0, 1, 6)
+    ax.set_xticks(ticks)
+    ax.set_yticks(ticks)
     ax.legend(frameon=False)
     _tidy(ax)
 
@@ -104,6 +140,11 @@ def _plot_column(ax: Axes, curves: pd.DataFrame, name: str, label: str, **style:
 
 def _colors(number: int) -> Sequence[str]:
     return [PALETTE[i % len(PALETTE)] for i in range(number)]
+
+
+def _tint(color: str, strength: float) -> tuple[float, ...]:
+    """Return a colour mixed with white."""
+    return tuple(1 - strength * (1 - part) for part in to_rgb(color))
 
 
 def _tidy(ax: Axes) -> None:
