@@ -2,14 +2,16 @@
 
 import numpy as np
 import pytest
+import torch
 from numpy.testing import assert_allclose
 
 from tests.data.frames import long_frame
 from tsformer import report
 from tsformer.data.forecast_data import ForecastData
 from tsformer.data.table import SeriesTable
+from tsformer.metrics import QuantileSums
 from tsformer.nn import ForecastNetwork
-from tsformer.report import MODEL, evaluate, target_metrics
+from tsformer.report import MODEL, coverage_table, evaluate, target_metrics
 
 H = 4
 NAIVE = "seasonal naive (daily)"
@@ -80,3 +82,23 @@ def test_one_target_column_has_no_figures_by_target(fit_config):
     table = SeriesTable.from_(long_frame({"a": rng.random(size=200)}))
     data = ForecastData(table, fit_config({"context_length": 24}))
     assert target_metrics(data, evaluate(data, network_of(data))) == {}
+
+
+def test_intervals_are_told_with_what_they_promise_what_they_hold_and_how_wide_they_are(
+    fit_config,
+):
+    data = data_of(fit_config, "independent", "none")
+    sums = QuantileSums(1, 1, 1, (0.05, 0.25, 0.5, 0.75, 0.95))
+    forecast = torch.tensor([-100.0, -2.0, 0.0, 2.0, 1900.0]).expand(8, 1, 1, 5)
+    truth = torch.arange(8.0)[:, None, None]  # 0, 1 and 2 lie within the narrow one
+    sums.update(forecast, truth, torch.ones_like(truth) > 0, torch.zeros(8).long())
+    table = coverage_table(data, {"raw": sums.compute(), "again": sums.compute()}, target="y")
+    assert table.title.endswith("test windows, target y")
+    cells = [list(column.cells) for column in table.columns]
+    assert cells == [
+        ["raw", "raw", "again", "again"],
+        ["90%", "50%"] * 2,
+        ["100.0%", "37.5%"] * 2,
+        ["2,000", "4"] * 2,
+    ]
+    assert [column.header for column in table.columns] == ["", "Nominal", "Covered", "Width"]

@@ -17,7 +17,13 @@ from tsformer.data.forecast_data import ForecastData
 from tsformer.data.types import FloatArray
 from tsformer.data.windows import BatchSampler
 from tsformer.forecaster import forecast_windows
-from tsformer.metrics import Errors, ErrorSums, seasonal_naive_error
+from tsformer.metrics import (
+    Errors,
+    ErrorSums,
+    QuantileErrors,
+    central_intervals,
+    seasonal_naive_error,
+)
 from tsformer.nn import ForecastNetwork
 from tsformer.plots import plot_error_by_horizon, plot_forecast, plot_training
 
@@ -152,6 +158,32 @@ def metrics_table(
         theirs = row["scaled_mae"]
         cut = "" if method == MODEL or not theirs > 0 else f"{1 - ours / theirs:.1%}"
         table.add_row(method, *(f"{value:,.4g}" for value in row.values()), cut)
+    return table
+
+
+def coverage_table(
+    data: ForecastData, errors: Mapping[str, QuantileErrors], target: str | None = None
+) -> Table:
+    """Return how often intervals hold the truth, as a table for the terminal.
+
+    Args:
+        data: the table and its windows.
+        errors: method -> errors of its quantiles on every test window, in original units.
+        target: column that they are of, where there are several.
+    """
+    title = f"Intervals: {len(data.test):,} test windows"
+    if target is not None:
+        title += f", target {target}"
+    if data.config.dataset.unit:
+        title += f", mean width in {data.config.dataset.unit}"
+    table = Table(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("", no_wrap=True)
+    for name in ("Nominal", "Covered", "Width"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for method, error in errors.items():
+        for nominal in central_intervals(error.levels):
+            covered, width = error.coverage(nominal), error.width(nominal)
+            table.add_row(method, f"{100 * nominal:g}%", f"{covered:.1%}", f"{width:,.4g}")
     return table
 
 
