@@ -189,8 +189,9 @@ def training_step(batch: WindowBatch) -> Callable[[], Any]:
     optimizer = torch.optim.AdamW(module.network.parameters())
 
     def step() -> None:
-        forecast = module.network(*batch.inputs, batch.target, batch.target_observed)
-        masked_loss("l1", forecast, batch.target, batch.target_observed).backward()
+        parameters = module.network(*batch.inputs, batch.target, batch.target_observed)
+        head = module.network.head
+        masked_loss(head, "l1", parameters, batch.target, batch.target_observed).backward()
         optimizer.step()
         optimizer.zero_grad()
         update_average(average, module.network, decay=0.995, step=1000)

@@ -15,9 +15,9 @@ from safetensors.torch import load_file, save_file
 from tsformer.config import ModelConfig
 from tsformer.data.columns import Columns
 from tsformer.errors import ConfigError, DataError, ModelFolderError
-from tsformer.forecaster import (
+from tsformer.forecaster import Forecaster
+from tsformer.forecaster_config import (
     EncoderConfig,
-    Forecaster,
     ForecasterConfig,
     ScalerConfig,
     network_settings,
@@ -146,7 +146,7 @@ def test_the_network_sees_the_scaled_context_and_its_output_is_scaled_back() -> 
             torch.empty(1, 0),
         )
     forecast = forecaster.predict(frame, future)["tsformer"]
-    np.testing.assert_allclose(forecast, expected[0, :, 0] * 2.0 + 6.0, rtol=1e-5)
+    np.testing.assert_allclose(forecast, expected[0, :, 0, 0] * 2.0 + 6.0, rtol=1e-5)
 
 
 def test_rows_before_the_context_and_the_order_of_rows_change_nothing() -> None:

@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader
 from tsformer.data.windows import WindowBatch
 from tsformer.module import ForecastModule, learning_rate_factor, masked_loss
 from tsformer.nn import ForecastNetwork
+from tsformer.nn.heads import PointHead
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*does not have many workers"),
@@ -28,6 +29,10 @@ NUMPY_LOSSES = {
 each_loss = pytest.mark.parametrize("loss", NUMPY_LOSSES)
 
 
+def point_loss(loss, forecast, target, observed):
+    return masked_loss(PointHead(), loss, forecast[..., None], target, observed)
+
+
 @pytest.fixture
 def triple():
     """Return forecast, target and what of the target is observed."""
@@ -41,14 +46,14 @@ def test_loss_is_the_mean_over_observed_steps(loss, triple):
     forecast, target, observed = triple
     error = (forecast - target).numpy()[observed.numpy()]
     expected = NUMPY_LOSSES[loss](error).mean()
-    assert masked_loss(loss, *triple).item() == pytest.approx(expected, rel=1e-12)
+    assert point_loss(loss, *triple).item() == pytest.approx(expected, rel=1e-12)
 
 
 @each_loss
 def test_loss_has_no_gradient_on_missing_steps(loss, triple):
     forecast, target, observed = triple
     forecast.requires_grad_()
-    masked_loss(loss, forecast, target, observed).backward()
+    point_loss(loss, forecast, target, observed).backward()
     assert (forecast.grad[~observed] == 0).all()
     assert (forecast.grad[observed] != 0).all()
 
@@ -57,7 +62,7 @@ def test_loss_has_no_gradient_on_missing_steps(loss, triple):
 def test_loss_of_nothing_is_zero(loss, triple):
     forecast, target, observed = triple
     forecast.requires_grad_()
-    value = masked_loss(loss, forecast, target, torch.zeros_like(observed))
+    value = point_loss(loss, forecast, target, torch.zeros_like(observed))
     value.backward()
     assert value.item() == 0
     assert (forecast.grad == 0).all()
@@ -252,7 +257,8 @@ def test_training_is_taught_with_the_target_and_validation_is_not():
         free_running = module(batch)
         assert torch.equal(free_running, module(batch._replace(target=changed)))
         teacher_forced = module.network(*batch.inputs, batch.target, batch.target_observed)
-        loss = masked_loss("mse", teacher_forced, batch.target, batch.target_observed)
+        head = module.network.head
+        loss = masked_loss(head, "mse", teacher_forced, batch.target, batch.target_observed)
         assert module.training_step(batch, 0).item() == pytest.approx(loss.item())
     assert not torch.allclose(free_running, teacher_forced)
 
@@ -260,12 +266,15 @@ def test_training_is_taught_with_the_target_and_validation_is_not():
 def test_validation_errors_are_those_of_free_running_forecasts(tmp_path):
     module, batches = build("autoregressive").eval(), [sine_batch(0), sine_batch(1, batch=5)]
     with torch.no_grad():
-        error = torch.cat([(module(b) - b.target)[b.target_observed] for b in batches]).numpy()
+        points = [module.network.head.point(module(b)) for b in batches]
+        pairs = zip(points, batches, strict=True)
+        error = torch.cat([(p - b.target)[b.target_observed] for p, b in pairs]).numpy()
     trainer, data = build_trainer(tmp_path), DataLoader(batches, batch_size=None)
-    expected = pytest.approx((np.abs(error).mean(), np.square(error).mean()), rel=1e-5)
+    mae, mse = np.abs(error).mean(), np.square(error).mean()
+    expected = pytest.approx((mae, mse, mse), rel=1e-5)  # the loss is mse
     for _ in range(2):  # the second run starts from zero
         logged = trainer.validate(module, data, verbose=False)[0]
-        assert (logged["val/mae"], logged["val/mse"]) == expected
+        assert (logged["val/mae"], logged["val/mse"], logged["val/loss"]) == expected
 
 
 @pytest.mark.parametrize("ema_decay", [None, 0.9])

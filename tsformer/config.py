@@ -22,6 +22,7 @@ from pydantic import (
 from tsformer.errors import ConfigError
 
 Rate = Field(ge=0, lt=1)
+Level = Annotated[float, Field(ge=1e-4, le=1 - 1e-4)]  # of a quantile
 # A bound far above any use, which a damaged or hostile file cannot pass.
 Positive = Field(gt=0, le=2**20)
 # One column may be named without the brackets of a list.
@@ -111,7 +112,7 @@ class DatasetConfig(Config):
 class ModelConfig(Config):
     """The network; see `tsformer.nn.ForecastNetwork` for the keys.
 
-    The last two, which models saved before they were there do not have, change no forecast.
+    What has a default here was not there when the first models were saved.
     """
 
     d_model: int = Positive
@@ -126,6 +127,8 @@ class ModelConfig(Config):
     channels: Literal["independent", "joint"]
     instance_norm: bool
     linear_skip: bool
+    head: Literal["point", "quantile", "normal", "student_t", "negative_binomial"] = "point"
+    quantiles: list[Level] = []
     activation_checkpointing: bool = False
     compile: bool = False
 
@@ -135,6 +138,14 @@ class ModelConfig(Config):
             raise ValueError(
                 f"d_model={self.d_model} is not divisible by num_heads={self.num_heads}"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _check_quantiles(self) -> Self:
+        if self.quantiles != sorted(set(self.quantiles)):
+            raise ValueError(f"quantiles={self.quantiles} must rise, such as [0.1, 0.5, 0.9]")
+        if self.head == "quantile" and not set(self.quantiles) - {0.5}:
+            raise ValueError("head=quantile needs quantiles beside 0.5, such as [0.1, 0.5, 0.9]")
         return self
 
 
@@ -200,7 +211,7 @@ class TrainerConfig(Config):
 class CallbacksConfig(Config):
     """Which validation figure chooses the checkpoint, and when to stop early."""
 
-    monitor: Literal["val/mae", "val/mse"]
+    monitor: Literal["val/mae", "val/mse", "val/loss"]
     early_stopping_patience: int | None = Field(gt=0)
 
 
@@ -232,6 +243,7 @@ class FitConfig(Config):
     num_workers: int = Field(ge=0, le=1024)
     loss: Literal["l1", "huber", "mse"]
     ema_decay: float | None = Field(gt=0, lt=1)
+    conformal: bool
     dataset: DatasetConfig
     scaling: ScalingConfig
     sampling: SamplingConfig
@@ -251,6 +263,22 @@ class FitConfig(Config):
             raise ValueError(
                 f"context_length={length} is not a multiple of model.patch_len={patch_len}; "
                 f"the nearest that is: {nearest}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_conformal(self) -> Self:
+        if self.conformal and len(self.model.quantiles) < 2:
+            raise ValueError("conformal=true calibrates model.quantiles: give two at least")
+        return self
+
+    @model_validator(mode="after")
+    def _check_counts(self) -> Self:
+        scaled = self.scaling.per != "none" or self.scaling.transform != "none"
+        if self.model.head == "negative_binomial" and scaled:
+            raise ValueError(
+                "model.head=negative_binomial forecasts counts as they are: set scaling.per=none "
+                "and scaling.transform=none"
             )
         return self
 

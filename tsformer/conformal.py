@@ -73,11 +73,10 @@ class ConformalOffsets:
         """Return calibrated quantiles, (B, H, C, Q); see `shifted`.
 
         Args:
-            forecast: quantiles, (B, H, C, Q), or point forecasts, (B, H, C), in scaled units; of
-                fewer steps than H, if they are the first ones.
+            forecast: quantiles, (B, H, C, Q), or point forecasts, (B, H, C), in scaled units.
             group: of each window, (B,); -1 if not seen in training.
         """
-        return shifted(forecast, self.offsets[group, : forecast.shape[1]])
+        return shifted(forecast, self.offsets[group])
 
 
 def shifted(forecast: NDArray[Any], offsets: NDArray[Any]) -> NDArray[Any]:
@@ -87,14 +86,15 @@ def shifted(forecast: NDArray[Any], offsets: NDArray[Any]) -> NDArray[Any]:
 
     Args:
         forecast: quantiles, (..., H, C, Q), or point forecasts, (..., H, C).
-        offsets: (..., H, C, Q).
+        offsets: (..., H, C, Q), of any number of steps; steps beyond them take the last ones.
 
     Returns:
         (..., H, C, Q), rising along Q.
     """
     if forecast.ndim < offsets.ndim:
         forecast = forecast[..., None]
-    return np.sort(forecast + offsets, axis=-1)
+    step = np.minimum(np.arange(forecast.shape[-3]), offsets.shape[-3] - 1)
+    return np.sort(forecast + offsets[..., step, :, :], axis=-1)
 
 
 def residuals(forecast: NDArray[Any], target: NDArray[Any], observed: BoolArray) -> Float32Array:

@@ -1,183 +1,37 @@
 """Forecaster: a fitted network with all it needs to turn a table into forecasts."""
 
-import json
-import tempfile
+import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
-from pydantic import Field, model_validator
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save
-from torch import Tensor
-from torch.overrides import TorchFunctionMode
 
-from tsformer.config import Config, ModelConfig, Positive, TimeZone, parse
+from tsformer.conformal import ConformalOffsets, shifted, step_size, track
 from tsformer.data.building import build_store
-from tsformer.data.calendar import grid_features, num_calendar_features
+from tsformer.data.calendar import grid_features
 from tsformer.data.checks import check_transform, listed
-from tsformer.data.columns import Columns, find_columns
+from tsformer.data.columns import Columns
 from tsformer.data.covariates import CovariateEncoder
 from tsformer.data.findings import Findings
 from tsformer.data.future import read_future
 from tsformer.data.groups import group_series
-from tsformer.data.parsing import check_freq, parse_texts
-from tsformer.data.scaling import Scaler
+from tsformer.data.parsing import parse_texts
 from tsformer.data.sources import Source, errors_naming, open_source, read_frame
 from tsformer.data.store import SeriesStore
 from tsformer.data.types import Float32Array, FloatArray, IntArray
-from tsformer.data.windows import BatchSampler, WindowBatch, WindowDataset, WindowIndex
-from tsformer.errors import ConfigError, DataError, ModelFolderError
+from tsformer.data.windows import BatchSampler, WindowDataset, WindowIndex, group_spans
+from tsformer.errors import ConfigError, DataError
+from tsformer.forecaster_config import ForecasterConfig
+from tsformer.forecasting import forecast_windows, sample_windows
+from tsformer.model_folder import read_folder, write_folder
 from tsformer.nn import ForecastNetwork
+from tsformer.nn.heads import at_levels
 
-SCHEMA_VERSION = 2
-WEIGHTS = "model.safetensors"
-CONFIG = "config.json"
-
-
-# Beyond these, float32 could not hold what is scaled by them.
-Finite = Annotated[float, Field(allow_inf_nan=False, ge=-1e38, le=1e38)]
-Scale = Annotated[float, Field(allow_inf_nan=False, ge=1e-38, le=1e38)]
-
-
-class ScalerConfig(Config):
-    """A `Scaler` as plain lists."""
-
-    per: Literal["series", "dataset", "none"]
-    method: Literal["standard", "robust"]
-    transform: Literal["none", "log1p", "asinh"]
-    ids: list[str] = Field(min_length=1)
-    mean: list[Finite]
-    std: list[Scale]
-    fallback_mean: Finite
-    fallback_std: Scale
-
-    @classmethod
-    def of(cls, scaler: Scaler) -> Self:
-        """Return a scaler as plain lists."""
-        plain = {
-            name: value.tolist() if isinstance(value, np.ndarray) else value
-            for name, value in vars(scaler).items()
-        }
-        return cls(**{**plain, "ids": list(scaler.ids)})
-
-    def scaler(self) -> Scaler:
-        """Return the scaler."""
-        values = self.model_dump()
-        ids, mean, std = (values.pop(name) for name in ("ids", "mean", "std"))
-        return Scaler(ids=tuple(ids), mean=np.array(mean), std=np.array(std), **values)
-
-    @model_validator(mode="after")
-    def _check_lengths(self) -> Self:
-        if len(set(self.ids)) < len(self.ids):
-            raise ValueError("an id stands twice")
-        if not len(self.ids) == len(self.mean) == len(self.std):
-            raise ValueError("not one mean and one std for each of ids")
-        return self
-
-
-class EncoderConfig(Config):
-    """A `CovariateEncoder` as plain lists."""
-
-    mean: list[Finite]
-    std: list[Scale]
-    vocabularies: dict[str, list[str]]
-
-    @classmethod
-    def of(cls, encoder: CovariateEncoder) -> Self:
-        """Return an encoder as plain lists."""
-        return cls(
-            mean=encoder.mean.tolist(),
-            std=encoder.std.tolist(),
-            vocabularies={name: list(texts) for name, texts in encoder.vocabularies.items()},
-        )
-
-    def encoder(self, names: Sequence[str]) -> CovariateEncoder:
-        """Return the encoder of these columns."""
-        vocabularies = {name: tuple(texts) for name, texts in self.vocabularies.items()}
-        return CovariateEncoder(tuple(names), np.array(self.mean), np.array(self.std), vocabularies)
-
-
-class ForecasterConfig(Config):
-    """What `config.json` in a model folder holds: data, never names of code to run.
-
-    `channels` names the series that are forecast together; it is None where each is by itself.
-    """
-
-    schema_version: Literal[2] = 2
-    context_length: int = Positive
-    horizon: int = Positive
-    freq: str
-    regular: bool
-    duplicates: Literal["error", "first", "mean", "sum"]
-    time_zone: TimeZone | None
-    calendar: bool
-    holidays: str | None
-    columns: Columns
-    channels: list[str] | None
-    model: ModelConfig
-    scaler: ScalerConfig
-    covariates: EncoderConfig
-    static: EncoderConfig
-    versions: dict[str, str]
-
-    @property
-    def num_channels(self) -> int:
-        """Series forecast together, C."""
-        return len(self.channels) if self.channels else 1
-
-    @model_validator(mode="after")
-    def _check_columns(self) -> Self:
-        columns = self.columns
-        find_columns(columns.names, **{**asdict(columns), "weight": None})
-        if not all(columns.names) or columns.weight:
-            raise ValueError("columns: a name is empty, or there are weights")
-        if (self.channels is not None) != (self.model.channels == "joint"):
-            raise ValueError("channels: not as model.channels says")
-        if self.channels is not None and len(set(self.channels)) < len(self.channels):
-            raise ValueError("channels: a name stands twice")
-        if not self.regular and columns.id:
-            raise ValueError("regular: false takes a wide table")
-        if self.model.channels == "joint" and columns.static_covariates and not columns.target[1:]:
-            raise ValueError("joint series have no static covariates")
-        return self
-
-    @model_validator(mode="after")
-    def _check_encoders(self) -> Self:
-        for name, encoder, columns in (
-            ("covariates", self.covariates, self.columns.covariates),
-            ("static", self.static, self.columns.static_covariates),
-        ):
-            if not len(columns) == len(encoder.mean) == len(encoder.std):
-                raise ValueError(f"{name}: not one mean and one std a covariate")
-            if any(len(set(texts)) < len(texts) for texts in encoder.vocabularies.values()):
-                raise ValueError(f"{name}: a category stands twice")
-            if set(encoder.vocabularies) != set(columns) & set(self.columns.categorical):
-                raise ValueError(f"{name}: not one vocabulary a categorical covariate")
-        check_freq(self.freq)
-        if self.calendar:
-            num_calendar_features(self.freq, self.holidays)
-        return self
-
-
-def network_settings(config: ForecasterConfig) -> dict[str, Any]:
-    """Return the arguments of the `ForecastNetwork` that a configuration describes."""
-    num_calendar = num_calendar_features(config.freq, config.holidays) if config.calendar else 0
-    covariates = config.covariates.encoder(config.columns.covariates)
-    static = config.static.encoder(config.columns.static_covariates)
-    return {
-        "context_length": config.context_length,
-        "horizon": config.horizon,
-        "num_channels": config.num_channels,
-        "cardinalities": [0] * num_calendar + list(covariates.cardinalities),
-        "num_future_features": num_calendar + len(config.columns.future_covariates),
-        "static_cardinalities": list(static.cardinalities),
-        **config.model.model_dump(exclude={"channels", "compile"}),
-    }
+ADAPTIVE_WINDOWS = 100  # latest ones, by which intervals follow a series that drifts
 
 
 class Forecaster:
@@ -185,18 +39,30 @@ class Forecaster:
 
     Attributes:
         network: the fitted network, in evaluation mode.
-        config: everything else; see `ForecasterConfig`.
+        config: everything else but weights; see `ForecasterConfig`.
+        conformal: what calibrates its quantiles, or None.
     """
 
-    def __init__(self, network: ForecastNetwork, config: ForecasterConfig) -> None:
+    def __init__(
+        self,
+        network: ForecastNetwork,
+        config: ForecasterConfig,
+        conformal: ConformalOffsets | None = None,
+    ) -> None:
         """Hold a network and its configuration; users call `load` instead."""
         self.network = network.eval()
         self.config = config
+        self.conformal = conformal
 
     @property
     def horizon(self) -> int:
         """Steps forecast, H."""
         return self.config.horizon
+
+    @property
+    def is_probabilistic(self) -> bool:
+        """Whether it forecasts distributions, not points alone."""
+        return self.config.model.head != "point" or self.conformal is not None
 
     def save(self, folder: str | Path) -> None:
         """Write the model folder: `model.safetensors` and `config.json`, both or none.
@@ -204,19 +70,7 @@ class Forecaster:
         Raises:
             ModelFolderError: the folder exists and is not a model folder.
         """
-        folder = Path(folder)
-        if folder.exists() and {path.name for path in folder.iterdir()} != {CONFIG, WEIGHTS}:
-            raise ModelFolderError(f"{folder}: exists and is not a model folder; not overwritten.")
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as scratch:
-            fresh = Path(scratch) / "new"
-            fresh.mkdir()
-            weights = {name: x.contiguous() for name, x in self.network.state_dict().items()}
-            (fresh / WEIGHTS).write_bytes(save(weights))
-            (fresh / CONFIG).write_text(self.config.model_dump_json(indent=1), encoding="utf-8")
-            if folder.exists():
-                folder.replace(Path(scratch) / "old")
-            fresh.replace(folder)
+        write_folder(Path(folder), self.network, self.config, self.conformal)
 
     @classmethod
     def load(cls, folder: str | Path, device: str | torch.device = "cpu") -> "Forecaster":
@@ -229,18 +83,20 @@ class Forecaster:
         Raises:
             ModelFolderError: the folder is missing, incomplete, damaged or of another version.
         """
-        folder = Path(folder)
-        for name in (CONFIG, WEIGHTS):
-            if not (folder / name).is_file():
-                raise ModelFolderError(f"{folder}: not a model folder, it has no {name}.")
-        config = _read_config(folder / CONFIG)
-        return cls(_read_network(folder / WEIGHTS, config).to(device), config)
+        network, config, conformal = read_folder(Path(folder))
+        return cls(network.to(device), config, conformal)
 
     def predict(
         self,
         frame: Any,
         future: Any | None = None,
         *,
+        horizon: int | None = None,
+        level: float | Sequence[float] = (),
+        quantiles: float | Sequence[float] = (),
+        num_samples: int | None = None,
+        adaptive: bool = False,
+        seed: int = 0,
         batch_size: int = 1024,
     ) -> pd.DataFrame:
         """Forecast the H steps after the end of each series.
@@ -254,22 +110,117 @@ class Forecaster:
                 pandas or Polars frame, a pyarrow table, or a path; see `tsformer.data.sources`.
             future: with future covariates, their values over the horizon: a table of the same
                 form without the target.
+            horizon: steps, H; those trained for when None. Beyond them the network goes on from
+                its own forecasts, of which a warning tells.
+            level: nominal coverage of central intervals in percent, such as `[80, 90]`.
+            quantiles: levels of quantiles, such as `[0.1, 0.5]`.
+            num_samples: sample paths of each series.
+            adaptive: let conformal intervals follow each series through its latest
+                `ADAPTIVE_WINDOWS` windows; see `tsformer.conformal.track`.
+            seed: of the sample paths, which step-wise decoding also takes its quantiles from.
             batch_size: series forecast at once.
 
         Returns:
             `unique_id, ds, tsformer`, a pandas frame: H rows a series, series in order of
-            appearance. Where a long table has several target columns, `target` names them.
+            appearance. Where a long table has several target columns, `target` names them. Then
+            `tsformer-lo-90, tsformer-hi-90` for each level, `tsformer-q-0.1` for each quantile and
+            `tsformer-sample-1` for each path.
 
         Raises:
             DataError: the table cannot be used, or future covariates do not cover the horizon.
-            ConfigError: `batch_size` is below 1.
+            ConfigError: an argument is out of range, or asks for a distribution of a model that
+                gives points alone.
         """
-        if batch_size < 1:
-            raise ConfigError(f"batch_size={batch_size}: give the number of series, from 1 up.")
+        columns_of = self._distribution_columns(level, quantiles, num_samples, adaptive)
+        for name, number in (("batch_size", batch_size), ("horizon", horizon)):
+            if number is not None and number < 1:
+                raise ConfigError(f"{name}={number}: give a number from 1 up.")
+        steps = horizon or self.horizon
+        if steps > self.horizon:
+            warnings.warn(
+                f"horizon={steps}: the model was trained for {self.horizon} steps; beyond them it "
+                "goes on from its own forecasts, and intervals are too narrow.",
+                stacklevel=2,
+            )
+        rows, columns, store, groups = self._read_history(frame)
+        if future is not None:
+            with errors_naming("future"):
+                future = read_frame(future, self._text_columns)
+        store = store.extended(steps)
+        ahead, categories = read_future(future, columns, store, groups, steps)
+        encoder = self.config.covariates.encoder(self.config.columns.covariates)
+        windows = self._windows(store, WindowIndex.ahead(store, groups), columns, steps)
+        windows.future = _encode_future(encoder, ahead, categories)
+        past = self._latest_windows(store, groups, columns) if adaptive else None
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            scaled = np.concatenate(
+                [
+                    self._forecast(windows, batch, columns_of, num_samples, past)
+                    for batch in BatchSampler(windows.index, batch_size, shuffle=False)
+                ]
+            )  # (N, H, C, Q)
+        forecast = np.empty((len(store.ids), steps, scaled.shape[-1]))
+        for place, values in enumerate(np.moveaxis(scaled, -1, 0)):
+            unscaled = windows.scaler.unscale(values, groups)
+            forecast[groups, :, place] = unscaled.transpose(0, 2, 1)
+        if not np.isfinite(forecast).all():
+            wrong = int(np.argmax(~np.isfinite(forecast).all(axis=(1, 2))))
+            raise DataError(
+                f"series {store.ids[wrong]!r}: its values, or its covariates', are too large to "
+                "forecast from."
+            )
+        begins = np.empty(len(store.ids), dtype=np.int64)
+        begins[groups] = windows.index.first[:, None]
+        names = _series_columns(rows, columns, store)
+        values = forecast.reshape(-1, forecast.shape[-1]).T
+        samples = [f"sample-{number + 1}" for number in range(num_samples or 0)]
+        forecasts = ["tsformer", *(f"tsformer-{name}" for name in [*columns_of, *samples])]
+        return pd.DataFrame(
+            {name: np.repeat(values, steps) for name, values in names.items()}
+            | {"ds": store.stamps((begins[:, None] + np.arange(steps)).ravel())}
+            | dict(zip(forecasts, values, strict=True))
+        )
+
+    def _distribution_columns(
+        self,
+        level: float | Sequence[float],
+        quantiles: float | Sequence[float],
+        num_samples: int | None,
+        adaptive: bool,
+    ) -> dict[str, float]:
+        """Return the quantile levels that are asked for by what their columns are called."""
+        columns: dict[str, float] = {}
+        for percent in np.atleast_1d(level).tolist():
+            if not 0 < percent < 100:
+                raise ConfigError(f"level={percent}: give percents between 0 and 100, such as 90.")
+            columns[f"lo-{percent:g}"] = round((100 - percent) / 200, 9)
+            columns[f"hi-{percent:g}"] = round((100 + percent) / 200, 9)
+        for quantile in np.atleast_1d(quantiles).tolist():
+            if not 0 < quantile < 1:
+                raise ConfigError(f"quantiles={quantile}: give levels between 0 and 1.")
+            columns[f"q-{quantile:g}"] = quantile
+        if num_samples is not None and num_samples < 1:
+            raise ConfigError(f"num_samples={num_samples}: give a number from 1 up.")
+        is_point = self.config.model.head == "point"
+        if (columns and not self.is_probabilistic) or (num_samples and is_point):
+            raise ConfigError(
+                "the model forecasts points alone. Fit it with model.head=quantile (or normal, "
+                "student_t), or with conformal=true for intervals."
+            )
+        if adaptive and self.conformal is None:
+            raise ConfigError("adaptive=True needs a model that was fitted with conformal=true.")
+        return columns
+
+    @property
+    def _text_columns(self) -> list[str]:
+        columns = self.config.columns
+        return [*filter(None, [columns.id]), *columns.categorical]
+
+    def _read_history(self, frame: Any) -> tuple[Source, Columns, SeriesStore, IntArray]:
         config = self.config
-        text_columns = [*filter(None, [config.columns.id]), *config.columns.categorical]
         with errors_naming(frame):
-            rows = open_source(frame, text_columns)
+            rows = open_source(frame, self._text_columns)
             columns = self._columns_of(rows.names)
             history = build_store(
                 rows,
@@ -282,47 +233,84 @@ class Forecaster:
             )
             history, groups = group_series(history, columns, config.model.channels, config.channels)
             _refuse_unusable(history, groups, config.scaler.transform)
-        if future is not None:
-            with errors_naming("future"):
-                future = read_frame(future, text_columns)
-        store = history.extended(self.horizon)
-        ahead, categories = read_future(future, columns, store, groups, self.horizon)
-        scaler = config.scaler.scaler().adapt(store)
-        covariates = config.covariates.encoder(config.columns.covariates)
-        windows = WindowDataset(
+        return rows, columns, history, groups
+
+    def _windows(
+        self, store: SeriesStore, index: WindowIndex, columns: Columns, horizon: int
+    ) -> WindowDataset:
+        config = self.config
+        return WindowDataset(
             store,
-            WindowIndex.ahead(store, groups),
-            scaler,
-            covariates,
+            index,
+            config.scaler.scaler().adapt(store),
+            config.covariates.encoder(config.columns.covariates),
             config.static.encoder(config.columns.static_covariates),
             grid_features(
                 store, calendar=config.calendar, holidays=config.holidays, zone=config.time_zone
             ),
             context_length=config.context_length,
-            horizon=self.horizon,
+            horizon=horizon,
             num_future_covariates=len(columns.future_covariates),
-            future=_encode_future(covariates, ahead, categories),
         )
-        batches = BatchSampler(windows.index, batch_size, shuffle=False)
-        scaled = np.concatenate([forecast_windows(self.network, windows[i]) for i in batches])
-        forecast = np.empty((len(store.ids), self.horizon))
-        forecast[groups] = scaler.unscale(scaled, groups).transpose(0, 2, 1)
-        if not np.isfinite(forecast).all():
-            wrong = int(np.argmax(~np.isfinite(forecast).all(axis=1)))
-            raise DataError(
-                f"series {store.ids[wrong]!r}: its values, or its covariates', are too large to "
-                "forecast from."
-            )
-        begins = np.empty(len(store.ids), dtype=np.int64)
-        begins[groups] = windows.index.first[:, None]
-        names = _series_columns(rows, columns, store)
-        return pd.DataFrame(
-            {name: np.repeat(values, self.horizon) for name, values in names.items()}
-            | {
-                "ds": store.stamps((begins[:, None] + np.arange(self.horizon)).ravel()),
-                "tsformer": forecast.ravel(),
-            }
-        )
+
+    def _latest_windows(
+        self, store: SeriesStore, groups: IntArray, columns: Columns
+    ) -> WindowDataset:
+        """Return the latest windows of each group whose truth is known, in the order of time."""
+        ends = group_spans(store, groups)[1]
+        first = ends - self.horizon - ADAPTIVE_WINDOWS + 1
+        offsets = np.arange(len(groups) + 1) * ADAPTIVE_WINDOWS
+        return self._windows(store, WindowIndex(groups, first, offsets), columns, self.horizon)
+
+    def _forecast(
+        self,
+        windows: WindowDataset,
+        numbers: IntArray,
+        columns: Mapping[str, float],
+        num_samples: int | None,
+        past: WindowDataset | None,
+    ) -> FloatArray:
+        """Return point, quantiles of the columns and samples, in scaled units, (B, H, C, 1+Q+M)."""
+        batch = windows[numbers]
+        wanted = tuple(columns.values())
+        if self.conformal is None or not wanted:
+            rising = sorted(set(wanted))
+            point, quantiles = forecast_windows(self.network, batch, rising)
+            quantiles = quantiles[..., np.searchsorted(rising, wanted)]
+        else:
+            groups = windows.index.groups[numbers]
+            rows = self._conformal_rows(windows.store, groups)
+            offsets = self.conformal.offsets[rows].astype(np.float64)
+            levels = self.conformal.levels
+            point, base = forecast_windows(self.network, batch, levels)
+            if past is not None:
+                offsets = self._tracked(past, numbers, offsets)
+            calibrated = torch.from_numpy(shifted(base, offsets))
+            quantiles = at_levels(calibrated, levels, wanted).numpy()
+        parts = [point[..., None], quantiles]
+        if num_samples:
+            paths = sample_windows(self.network, batch, num_samples)  # (B, M, H, C)
+            parts.append(np.moveaxis(paths, 1, -1))
+        return np.concatenate(parts, axis=-1)
+
+    def _tracked(self, past: WindowDataset, numbers: IntArray, offsets: FloatArray) -> FloatArray:
+        """Return conformal offsets that followed groups through their latest windows."""
+        assert self.conformal is not None
+        base, truth = [], []
+        for window in range(ADAPTIVE_WINDOWS):
+            batch = past[numbers * ADAPTIVE_WINDOWS + window]
+            forecasts = forecast_windows(self.network, batch, self.conformal.levels)
+            base.append(forecasts.quantiles)
+            truth.append(batch.target.double().where(batch.target_observed, torch.nan).numpy())
+        forecast, target = np.stack(base), np.stack(truth)
+        eta = step_size(forecast, target)
+        return track(forecast, target, offsets, self.conformal.levels, eta)
+
+    def _conformal_rows(self, store: SeriesStore, groups: IntArray) -> IntArray:
+        """Return each group's row of the conformal offsets, -1 if it was not in training."""
+        number = {id: number for number, id in enumerate(self.config.scaler.ids)}
+        first = [number.get(store.ids[series], -1) for series in groups[:, 0].tolist()]
+        return np.array(first, dtype=np.int64) // self.config.num_channels
 
     def _columns_of(self, names: Sequence[str]) -> Columns:
         own = self.config.columns
@@ -334,65 +322,6 @@ class Forecaster:
             f"the table needs the columns {list(own.names)} or {list(long.names)}, "
             f"but has {list(names)}."
         )
-
-
-def forecast_windows(network: ForecastNetwork, batch: WindowBatch) -> FloatArray:
-    """Return the network's forecasts of windows, in scaled units, (B, H, C)."""
-    device = next(network.parameters()).device
-    with torch.inference_mode():
-        forecast: FloatArray = network(*(x.to(device) for x in batch.inputs)).double().cpu().numpy()
-    return forecast
-
-
-def _read_config(path: Path) -> ForecasterConfig:
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(values, dict) or values.get("schema_version") != SCHEMA_VERSION:
-            raise ModelFolderError(
-                f"{path}: not of schema_version {SCHEMA_VERSION}; load it with the release of "
-                "tsformer that wrote it."
-            )
-        return parse(ForecasterConfig, values)
-    except (ValueError, RecursionError, ConfigError, DataError) as error:  # of JSON or a setting
-        raise ModelFolderError(f"{path}: damaged ({error}).") from error
-
-
-def _read_network(path: Path, config: ForecasterConfig) -> ForecastNetwork:
-    settings = network_settings(config)
-    try:
-        # Shapes alone: nothing is allocated for sizes that do not fit.
-        with torch.device("meta"), _Unfilled():
-            expected = ForecastNetwork(**settings).state_dict()
-        weights = load_file(path, device="cpu")
-        if _shapes(weights) != _shapes(expected):
-            raise ModelFolderError(
-                f"{path}: its weights do not have the shapes that {CONFIG} says."
-            )
-        if not all(weight.isfinite().all() for weight in weights.values()):
-            raise ModelFolderError(f"{path}: some weights are not finite numbers.")
-        network = ForecastNetwork(**settings)
-        network.load_state_dict(weights)
-    except (SafetensorError, ValueError, RuntimeError, OSError) as error:
-        raise ModelFolderError(f"{path}: damaged, or not for this {CONFIG} ({error}).") from error
-    return network
-
-
-class _Unfilled(TorchFunctionMode):
-    """Leaves unfilled what has no values: to fill it, the meta device imports torch's compiler."""
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        kwargs = kwargs or {}
-        if func is torch.nn.init.normal_:
-            return kwargs["tensor"]
-        if func is torch.randn:
-            return torch.empty(*args)
-        return func(*args, **kwargs)
-
-
-def _shapes(state: Mapping[str, Tensor]) -> dict[str, tuple[torch.Size, torch.dtype]]:
-    return {name: (tensor.shape, tensor.dtype) for name, tensor in state.items()}
 
 
 def _encode_future(

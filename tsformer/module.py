@@ -10,28 +10,36 @@ import torch.nn.functional as F
 from lightning.pytorch import LightningModule
 from torch import Tensor, nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
+from torchmetrics import MeanMetric
 
 from tsformer.data.windows import WindowBatch
 from tsformer.metrics import ErrorSums
 from tsformer.nn import ForecastNetwork
+from tsformer.nn.heads import Head, PointHead
 
-LOSSES: dict[str, Callable[..., Tensor]] = {
+POINT_LOSSES: dict[str, Callable[..., Tensor]] = {
     "l1": F.l1_loss,
     "huber": F.huber_loss,
     "mse": F.mse_loss,
 }
 
 
-def masked_loss(loss: str, forecast: Tensor, target: Tensor, observed: Tensor) -> Tensor:
+def masked_loss(
+    head: Head, loss: str, parameters: Tensor, target: Tensor, observed: Tensor
+) -> Tensor:
     """Return the mean loss over observed target steps; 0 when nothing was observed.
 
     Args:
-        loss: `l1`, `huber` (delta 1) or `mse`.
-        forecast: (B, H, C).
+        head: of the network; all but `PointHead` have their own loss.
+        loss: of a point: `l1`, `huber` (delta 1) or `mse`.
+        parameters: (B, H, C, K).
         target: (B, H, C).
         observed: True where `target` is a measurement, (B, H, C).
     """
-    losses = LOSSES[loss](forecast, target, reduction="none")
+    if isinstance(head, PointHead):
+        losses = POINT_LOSSES[loss](head.point(parameters), target, reduction="none")
+    else:
+        losses = head.loss(parameters, target)
     return losses.where(observed, 0.0).sum() / observed.sum().clamp(min=1)
 
 
@@ -56,7 +64,7 @@ class ForecastModule(LightningModule):
         Args:
             network: arguments of `ForecastNetwork`.
             num_groups: groups of series that are forecast together, N.
-            loss: `l1`, `huber` or `mse`.
+            loss: of point forecasts; see `masked_loss`.
             ema_decay: see `update_average`; None forecasts with the weights as they are.
             optimizer: fields of `OptimizerConfig`.
             scheduler: fields of `SchedulerConfig`.
@@ -73,6 +81,7 @@ class ForecastModule(LightningModule):
         self.optimizer_settings = optimizer
         self.scheduler_settings = scheduler
         self.validation_errors = ErrorSums(num_groups, network["horizon"], network["num_channels"])
+        self.validation_loss = MeanMetric()
 
     @property
     def forecasting_network(self) -> ForecastNetwork:
@@ -80,13 +89,13 @@ class ForecastModule(LightningModule):
         return self.averaged or self.network
 
     def forward(self, batch: WindowBatch) -> Tensor:
-        """Forecast the batch's horizon, free-running, (B, H, C)."""
+        """Forecast the batch's horizon, free-running, as parameters of the head, (B, H, C, K)."""
         return self.forecasting_network(*batch.inputs)
 
     def training_step(self, batch: WindowBatch, batch_idx: int) -> Tensor:
         """Return the loss; autoregressive decoding is taught with the true target."""
-        forecast = self.network(*batch.inputs, batch.target, batch.target_observed)
-        loss = masked_loss(self.loss, forecast, batch.target, batch.target_observed)
+        parameters = self.network(*batch.inputs, batch.target, batch.target_observed)
+        loss = self._loss(parameters, batch)
         self.log("train/loss", loss, prog_bar=True)
         return loss
 
@@ -97,10 +106,11 @@ class ForecastModule(LightningModule):
             update_average(self.averaged, self.network, decay=self.ema_decay, step=step)
 
     def validation_step(self, batch: WindowBatch, batch_idx: int) -> None:
-        """Add up the errors of free-running forecasts."""
-        self.validation_errors.update(
-            self(batch), batch.target, batch.target_observed, batch.series
-        )
+        """Add up the errors and the loss of free-running forecasts."""
+        parameters = self(batch)
+        point = self.network.head.point(parameters)
+        self.validation_errors.update(point, batch.target, batch.target_observed, batch.series)
+        self.validation_loss.update(self._loss(parameters, batch), batch.target_observed.sum())
 
     def on_validation_epoch_end(self) -> None:
         """Log the mean errors in scaled units."""
@@ -108,6 +118,12 @@ class ForecastModule(LightningModule):
         self.validation_errors.reset()
         self.log("val/mae", errors.mae(), prog_bar=True)
         self.log("val/mse", errors.mse())
+        self.log("val/loss", self.validation_loss.compute())
+        self.validation_loss.reset()
+
+    def _loss(self, parameters: Tensor, batch: WindowBatch) -> Tensor:
+        head = self.network.head
+        return masked_loss(head, self.loss, parameters, batch.target, batch.target_observed)
 
     def configure_optimizers(self) -> Any:
         """Return the optimiser with a learning rate that changes every step."""

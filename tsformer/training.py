@@ -32,13 +32,14 @@ from tsformer.data.datamodule import ForecastDataModule
 from tsformer.data.forecast_data import ForecastData
 from tsformer.data.groups import channel_names
 from tsformer.errors import ConfigError, TsformerError
-from tsformer.forecaster import (
+from tsformer.forecaster import Forecaster
+from tsformer.forecaster_config import (
     EncoderConfig,
-    Forecaster,
     ForecasterConfig,
     ScalerConfig,
     network_settings,
 )
+from tsformer.forecasting import calibrate
 from tsformer.module import ForecastModule
 
 log = logging.getLogger(__name__)
@@ -63,7 +64,7 @@ def fit(settings: Mapping[str, Any]) -> FitResult:
     """Fit a forecaster and write its run folder, `settings["paths"]["run"]`.
 
     The folder receives config.yaml, logs, checkpoints/{best,last}.ckpt, model/, metrics.json,
-    forecast.png, error_by_horizon.png and training.png.
+    forecast.png, error_by_horizon.png, training.png, and calibration.png of a distribution.
 
     Args:
         settings: the resolved settings as plain values; see `FitConfig` and `conf/`.
@@ -126,29 +127,38 @@ def fit(settings: Mapping[str, Any]) -> FitResult:
     best = torch.load(checkpoint.best_model_path, map_location="cpu", weights_only=True)
     module.load_state_dict(best["state_dict"])
     network = module.forecasting_network.eval()
-    Forecaster(network, forecaster_config).save(run / "model")
+    conformal = None
+    if config.conformal:
+        conformal = calibrate(network, data.validation, config.model.quantiles)
+    forecaster = Forecaster(network, forecaster_config, conformal)
+    forecaster.save(run / "model")
 
     log.info("Testing on %s windows", f"{len(data.test):,}")
-    evaluations = report.evaluate(data, network)
+    evaluations = report.evaluate(data, forecaster)
     by_target = report.target_metrics(data, evaluations)
     metrics = {
         "objective": objective,
         "monitor": config.callbacks.monitor,
         "test": report.test_metrics(data, evaluations),
         **({"test_by_target": by_target} if by_target else {}),
+        "test_quantiles": report.quantile_metrics(evaluations),
         "test_windows": len(data.test),
         "best_step": best["global_step"],
         "train_seconds": round(train_seconds, 1),
         "weights": _num_weights(module),
     }
-    report.draw_forecasts(data, network).savefig(run / "forecast.png", dpi=120)
+    report.draw_forecasts(data, forecaster).savefig(run / "forecast.png", dpi=120)
     report.draw_errors(data, evaluations).savefig(run / "error_by_horizon.png", dpi=120)
+    if forecaster.is_probabilistic:
+        report.draw_calibration(evaluations).savefig(run / "calibration.png", dpi=120)
     if config.logger.csv:
         curves = report.draw_training(run / "csv" / "metrics.csv", best["global_step"])
         curves.savefig(run / "training.png", dpi=120)
     _write_atomically(run / "metrics.json", json.dumps(_without_nan(metrics), indent=1))
     for target, figures in by_target.items() or [(None, metrics["test"])]:
         open_console().print(report.metrics_table(data, figures, target))
+        if forecaster.is_probabilistic:
+            open_console().print(report.coverage_table(data, evaluations, target))
     log.info("Trained in %.0f s. Run folder: %s", train_seconds, run)
     return FitResult(objective, metrics, run)
 
@@ -213,6 +223,7 @@ def _describe_forecaster(data: ForecastData, config: FitConfig) -> ForecasterCon
         scaler=ScalerConfig.of(data.scaler),
         covariates=EncoderConfig.of(data.covariates),
         static=EncoderConfig.of(data.static),
+        conformal=config.conformal,
         versions={
             name: version(name) for name in ("tsformer", "torch", "lightning", "numpy", "pandas")
         },

@@ -24,9 +24,9 @@ from torch.utils.flop_counter import FlopCounterMode
 from benchmarks.common import interleaved, new_table
 from tsformer.config import ModelConfig
 from tsformer.data.columns import Columns
-from tsformer.forecaster import (
+from tsformer.forecaster import Forecaster
+from tsformer.forecaster_config import (
     EncoderConfig,
-    Forecaster,
     ForecasterConfig,
     ScalerConfig,
     network_settings,

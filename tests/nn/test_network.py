@@ -62,9 +62,13 @@ def draw_target(batch=3, horizon=10, channels=2):
     return torch.randn(batch, horizon, channels, generator=random, dtype=torch.float64)
 
 
+def point(network, **inputs):
+    return network.head.point(network(**inputs))
+
+
 @torch.no_grad()
 def forecast(network, inputs, **changes):
-    return network(**inputs | changes)
+    return point(network, **inputs | changes)
 
 
 def assert_equal(a, b):
@@ -134,7 +138,7 @@ def test_forecasts_through_the_cache_are_those_recomputed(
         for name, x in draw(channels=channels).items()
     }
     inputs["observed"][1, :9] = False
-    recomputed = network(**inputs).detach()  # gradients rule the cache out
+    recomputed = point(network, **inputs).detach()  # gradients rule the cache out
     torch.testing.assert_close(forecast(network, inputs), recomputed, rtol=0, atol=tolerance)
 
 
@@ -176,14 +180,14 @@ def test_compiled_network_is_the_network(decoding):
     inputs = {n: x if x.dtype == torch.bool else x.float() for n, x in draw().items()}
     truth = teacher(draw_target().float())
     before, names = forecast(network, inputs), list(network.state_dict())
-    network(**inputs, **truth).square().mean().backward()
+    point(network, **inputs, **truth).square().mean().backward()
     gradients = [p.grad.clone() for p in network.parameters()]
     network.zero_grad()
 
     torch._dynamo.reset()
     network.compile()
     torch.testing.assert_close(forecast(network, inputs), before, rtol=0, atol=1e-5)
-    network(**inputs, **truth).square().mean().backward()
+    point(network, **inputs, **truth).square().mean().backward()
     for parameter, gradient in zip(network.parameters(), gradients, strict=True):
         torch.testing.assert_close(parameter.grad, gradient, rtol=1e-4, atol=1e-5)
     assert list(network.state_dict()) == names
@@ -272,7 +276,7 @@ def test_context_without_values_gives_finite_forecasts(decoding, instance_norm):
     inputs["context"][1] = 0
     output = forecast(network, inputs)
     assert output.isfinite().all()
-    network(**inputs, **teacher(draw_target())).sum().backward()
+    point(network, **inputs, **teacher(draw_target())).sum().backward()
     assert all(p.grad.isfinite().all() for p in network.parameters())
 
 
@@ -364,7 +368,7 @@ def test_without_skip_and_transformer_the_forecast_is_the_mean(decoding):
 def test_gradients_reach_every_parameter(decoding, horizon):
     network = build(decoding=decoding, horizon=horizon)
     target = draw_target(horizon=horizon)
-    output = network(**draw(horizon=horizon), **teacher(target))
+    output = point(network, **draw(horizon=horizon), **teacher(target))
     (output - target).square().mean().backward()
     idle = [n for n, p in network.named_parameters() if p.grad is None or not p.grad.any()]
     assert idle == []
@@ -372,7 +376,7 @@ def test_gradients_reach_every_parameter(decoding, horizon):
 
 def test_gradients_flow_through_free_running_forecasts():
     network = build(decoding="autoregressive")
-    network(**draw()).square().mean().backward()
+    point(network, **draw()).square().mean().backward()
     idle = [n for n, p in network.named_parameters() if p.grad is None or not p.grad.any()]
     assert idle == []
 
@@ -488,7 +492,7 @@ def test_gradients_reach_every_category_but_the_unknown_one(decoding, taught):
     inputs, target = draw_categories(), draw_target()
     inputs["past_features"][0, :, 1:] = 0
     inputs["static_features"] = torch.tensor([[0.0, 0], [1, 1], [2, 5]], dtype=torch.float64)
-    output = network(**inputs, **(teacher(target) if taught else {}))
+    output = point(network, **inputs, **(teacher(target) if taught else {}))
     (output - target).square().mean().backward()
     used = {
         "embed_features.tables.1": {1, 2, 3},
@@ -543,4 +547,4 @@ def test_contexts_of_any_number_of_tokens():
     static = torch.zeros(1, 1, dtype=torch.float64)
     with torch.inference_mode():
         forecast = network(values, torch.ones_like(values, dtype=torch.bool), past, future, static)
-    assert forecast.shape == (1, 10, 2)
+    assert forecast.shape == (1, 10, 2, 1)

@@ -58,11 +58,17 @@ class DecoderCache(NamedTuple):
     target_mask: Tensor
 
 
-def new_layer_cache(layer: DecoderLayer, memory: Tensor, length: int) -> LayerCache:
-    """Return the cache of a layer for T = `length` tokens, given the memory (B, S, D)."""
+def new_layer_cache(
+    layer: DecoderLayer, memory: Tensor, length: int, num_copies: int = 1
+) -> LayerCache:
+    """Return the cache of a layer for T = `length` tokens, given the memory (B, S, D).
+
+    Each sample comes `num_copies` times in a row, its memory projected once.
+    """
     attention, cross, feed_forward = layer.attention, layer.cross_attention, layer.feed_forward
     keys_values = cross.project_memory(layer.norm_cross_attention(memory))  # (B, S, 2D)
     heads = keys_values.unflatten(-1, (2, cross.num_heads, -1)).permute(2, 0, 3, 1, 4)
+    heads = heads.repeat_interleave(num_copies, dim=1) if num_copies > 1 else heads
     heads = heads.flatten(1, 2).contiguous()  # (2, B*N, S, D/N)
     return LayerCache(
         _weights(layer.norm_attention),
@@ -109,13 +115,16 @@ def decode_token(
     return x + _linear(hidden, layer.output)
 
 
-def added_to_scores(mask: Tensor | None, like: Tensor, num_heads: int) -> Tensor:
+def added_to_scores(
+    mask: Tensor | None, like: Tensor, num_heads: int, num_copies: int = 1
+) -> Tensor:
     """Return a mask as numbers that are added to the scores of attention.
 
     Args:
         mask: (B, S) or (B, T, S), True where a query may attend; None for everywhere.
-        like: a tensor of the scores' device and type.
+        like: a tensor of the scores' device and type, which is another in autocast.
         num_heads: N.
+        num_copies: of each sample, in a row.
 
     Returns:
         0 or -inf, (B*N, 1 or T, S); a 0 of shape (1, 1, 1) when `mask` is None.
@@ -125,7 +134,7 @@ def added_to_scores(mask: Tensor | None, like: Tensor, num_heads: int) -> Tensor
     if mask.dim() == 2:
         mask = mask.unsqueeze(1)
     added = like.new_zeros(mask.shape).masked_fill(~mask, -torch.inf)
-    return added.repeat_interleave(num_heads, dim=0)
+    return added.repeat_interleave(num_copies * num_heads, dim=0)
 
 
 def _attend(query: Tensor, keys_values: Tensor, mask: Tensor) -> Tensor:

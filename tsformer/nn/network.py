@@ -1,15 +1,38 @@
 """ForecastNetwork: TFModel over patches, with instance norm, linear skip and two decodings."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tsformer.nn.embedding import CategoricalEmbedding
+from tsformer.nn.heads import make_head
 from tsformer.nn.norm import instance_statistics
 from tsformer.nn.transformer import TFModel
+
+
+class Window(NamedTuple):
+    """A context as the decoder needs it.
+
+    Attributes:
+        mean: of the instance norm, (B, 1, 1, C).
+        std: of the instance norm, (B, 1, 1, C).
+        memory: the encoder's output, (B, P, D).
+        exists: tokens of the context with an observed value, (B, P).
+        features: known over the horizon, (B, T, p*F).
+        skip: the linear map of the context, (B, T, p*C).
+        start: the last token of the context, (B, 1, p*C).
+    """
+
+    mean: Tensor
+    std: Tensor
+    memory: Tensor
+    exists: Tensor
+    features: Tensor
+    skip: Tensor
+    start: Tensor
 
 
 class ForecastNetwork(nn.Module):
@@ -22,6 +45,8 @@ class ForecastNetwork(nn.Module):
     - `parallel`: the decoder sees one learned query a token, and answers in one pass.
     - `autoregressive`: the decoder sees the target shifted by one token, the last token of the
       context standing first; forecasts walk token by token over their own output.
+
+    What it says of a value, a point or a distribution, is its head's matter; see `heads`.
     """
 
     def __init__(
@@ -44,6 +69,8 @@ class ForecastNetwork(nn.Module):
         decoding: str,
         instance_norm: bool,
         linear_skip: bool,
+        head: str = "point",
+        quantiles: Sequence[float] = (),
         activation_checkpointing: bool = False,
     ) -> None:
         """Build the network.
@@ -68,10 +95,12 @@ class ForecastNetwork(nn.Module):
             decoding: `parallel` or `autoregressive`.
             instance_norm: normalise each window by its own context.
             linear_skip: add a linear map from context to horizon.
+            head: see `make_head`.
+            quantiles: levels of the head `quantile`.
             activation_checkpointing: see `TFModel`.
 
         Raises:
-            ValueError: `patch_len` does not divide `context_length`, or an unknown decoding.
+            ValueError: `patch_len` does not divide `context_length`; an unknown decoding or head.
         """
         super().__init__()
         if context_length % patch_len:
@@ -83,6 +112,8 @@ class ForecastNetwork(nn.Module):
         self.horizon = horizon
         self.patch_len = patch_len
         self.instance_norm = instance_norm
+        self.num_channels = num_channels
+        self.head = make_head(head, quantiles)
         self.target_tokens = -(-horizon // patch_len)
         self.embed_features = CategoricalEmbedding(cardinalities)
         self.embed_static = CategoricalEmbedding(static_cardinalities)
@@ -92,7 +123,7 @@ class ForecastNetwork(nn.Module):
         self.transformer = TFModel(
             encoder_input_size=patch_len * (num_channels + num_past) + num_static,
             decoder_input_size=patch_len * (num_channels + num_future) + num_static,
-            output_size=patch_len * num_channels,
+            output_size=patch_len * num_channels * self.head.num_parameters,
             d_model=d_model,
             num_heads=num_heads,
             d_ff=d_ff,
@@ -134,12 +165,67 @@ class ForecastNetwork(nn.Module):
             target_observed: True where `target` is a measurement, (B, H, C); needed with `target`.
 
         Returns:
-            Forecasts in the units of `context`, (B, H, C).
+            The head's parameters of each value, in the units of `context`, (B, H, C, K).
         """
+        inputs = context, observed, past_features, future_features, static_features
+        window = self._encode(*inputs)
+        if self.queries is not None:
+            tokens = self.queries.expand(context.size(0), -1, -1)
+            parameters = self._decode(tokens, window)
+        elif target is not None and target_observed is not None:
+            shifted = (target - window.mean[:, 0]) / window.std[:, 0]  # (B, H, C)
+            shifted = self._patch(self._fill_last_patch(shifted.where(target_observed, 0.0)))
+            tokens = torch.cat([window.start, shifted[:, :-1]], dim=1)
+            parameters = self._decode(tokens, window)
+        else:
+            parameters, _ = self._decode_freely(window)
+        return parameters.flatten(1, 2)[:, : self.horizon]
+
+    def sample(
+        self,
+        context: Tensor,
+        observed: Tensor,
+        past_features: Tensor,
+        future_features: Tensor,
+        static_features: Tensor,
+        *,
+        num_samples: int,
+    ) -> Tensor:
+        """Draw sample paths of the horizon, by torch's generator.
+
+        Autoregressive decoding feeds each path its own values; parallel decoding draws each step by
+        itself. The context is encoded once for all paths.
+
+        Args:
+            context: see `forward`, and so for the four after it.
+            observed: (B, L, C).
+            past_features: (B, L, F).
+            future_features: (B, H, F).
+            static_features: (B, F).
+            num_samples: paths of each window, M.
+
+        Returns:
+            Values in the units of `context`, (B, M, H, C).
+        """
+        inputs = context, observed, past_features, future_features, static_features
+        if self.queries is not None:
+            parameters = self(*inputs)[:, None]  # (B, 1, H, C, K)
+            return self.head.sample(parameters.expand(-1, num_samples, *parameters.shape[2:]))
+        _, values = self._decode_freely(self._encode(*inputs), self.head.sample, num_samples)
+        return values.flatten(1, 2)[:, : self.horizon].unflatten(0, (-1, num_samples))
+
+    def _encode(
+        self,
+        context: Tensor,
+        observed: Tensor,
+        past_features: Tensor,
+        future_features: Tensor,
+        static_features: Tensor,
+    ) -> Window:
         if self.instance_norm:
             mean, std = instance_statistics(context, observed)  # (B, 1, C)
         else:
-            mean, std = context.new_zeros(()), context.new_ones(())
+            mean, std = torch.zeros_like(context[:, :1]), torch.ones_like(context[:, :1])
         context = ((context - mean) / std).where(observed, 0.0)
         static = self.embed_static(static_features)[:, None]  # (B, 1, F)
         past = self.embed_features(past_features)
@@ -148,27 +234,17 @@ class ForecastNetwork(nn.Module):
         exists = self._patch(observed).any(dim=-1)  # (B, P)
         # Softmax over no key is undefined: a context without any value attends to its zeros.
         exists = exists | ~exists.any(dim=1, keepdim=True)
-        memory = self.transformer.encode(source, exists)
-
         future = self.embed_features(future_features)
         features = self._patch(self._fill_last_patch(future))  # (B, T, p*F)
-        features = _beside(features, static)
-        skip = self._linear_skip(context)  # (B, T, p*C)
-
-        if self.queries is not None:
-            tokens = self.queries.expand(context.size(0), -1, -1)
-            output = self._decode(tokens, features, memory, exists) + skip
-        else:
-            start = self._patch(context[:, -self.patch_len :])  # (B, 1, p*C)
-            if target is not None and target_observed is not None:
-                shifted = ((target - mean) / std).where(target_observed, 0.0)
-                shifted = self._patch(self._fill_last_patch(shifted))[:, :-1]
-                tokens = torch.cat([start, shifted], dim=1)
-                output = self._decode(tokens, features, memory, exists) + skip
-            else:
-                output = self._decode_freely(start, features, skip, memory, exists)
-        forecast = output.unflatten(-1, (self.patch_len, -1)).flatten(1, 2)  # (B, T*p, C)
-        return forecast[:, : self.horizon].to(mean.dtype) * std + mean
+        return Window(
+            mean=mean[:, None],
+            std=std[:, None],
+            memory=self.transformer.encode(source, exists),
+            exists=exists,
+            features=_beside(features, static),
+            skip=self._linear_skip(context),
+            start=self._patch(context[:, -self.patch_len :]),
+        )
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """Compile as `nn.Module.compile`, decoding token by token as one graph for all tokens."""
@@ -178,27 +254,63 @@ class ForecastNetwork(nn.Module):
         self._decode_freely = loop  # type: ignore[method-assign]
         super().compile(*args, **kwargs)
 
-    def _decode(self, tokens: Tensor, features: Tensor, memory: Tensor, exists: Tensor) -> Tensor:
-        decoder_input = torch.cat([tokens, features[:, : tokens.size(1)]], dim=-1)
-        return self.transformer.decode(decoder_input, memory, exists)
+    def _decode(self, tokens: Tensor, window: Window) -> Tensor:
+        """Decode tokens (B, T, p*C) as parameters, (B, T, p, C, K)."""
+        decoder_input = torch.cat([tokens, window.features[:, : tokens.size(1)]], dim=-1)
+        output = self.transformer.decode(decoder_input, window.memory, window.exists)
+        return self._head_parameters(output, window.skip[:, : tokens.size(1)], window)
 
     def _decode_freely(
-        self, start: Tensor, features: Tensor, skip: Tensor, memory: Tensor, exists: Tensor
-    ) -> Tensor:
-        """Decode token by token, each from the outputs before it; `start` is (B, 1, p*C)."""
+        self,
+        window: Window,
+        choose: Callable[[Tensor], Tensor] | None = None,
+        num_paths: int = 1,
+    ) -> tuple[Tensor, Tensor]:
+        """Decode token by token, each from the values chosen before it.
+
+        Args:
+            window: the context, encoded.
+            choose: takes values from parameters, the head's point forecast when None.
+            num_paths: paths from each window, M.
+
+        Returns:
+            Parameters (B*M, T, p, C, K) and the values chosen, (B*M, T, p, C).
+        """
+        choose = choose or self.head.point
+        parameters, values = [], []
         if torch.is_grad_enabled():  # which a cache does not allow, as it is written in place
-            tokens = start
-            for length in range(1, self.target_tokens + 1):
-                output = self._decode(tokens, features, memory, exists) + skip[:, :length]
-                tokens = torch.cat([start, output], dim=1)
-            return output
-        cache = self.transformer.new_cache(memory, self.target_tokens, exists)
-        outputs = [start[:, 0]]
+            tokens = window.start
+            for _ in range(self.target_tokens):
+                decoded = self._decode(tokens, window)
+                chosen = choose(decoded)
+                tokens = torch.cat([window.start, self._as_tokens(chosen, window)], dim=1)
+            return decoded, chosen
+        cache = self.transformer.new_cache(
+            window.memory, self.target_tokens, window.exists, num_copies=num_paths
+        )
+        if num_paths > 1:
+            window = Window(*(part.repeat_interleave(num_paths, dim=0) for part in window))
+        token = window.start
         for position in range(self.target_tokens):
-            decoder_input = torch.cat([outputs[-1], features[:, position]], dim=-1)
-            output = self.transformer.decode_next(decoder_input, cache, position)
-            outputs.append(output + skip[:, position])
-        return torch.stack(outputs[1:], dim=1)
+            here = slice(position, position + 1)
+            decoder_input = torch.cat([token, window.features[:, here]], dim=-1)
+            output = self.transformer.decode_next(decoder_input[:, 0], cache, position)
+            parameters.append(self._head_parameters(output[:, None], window.skip[:, here], window))
+            values.append(choose(parameters[-1]))
+            token = self._as_tokens(values[-1], window)
+        return torch.cat(parameters, dim=1), torch.cat(values, dim=1)
+
+    def _head_parameters(self, output: Tensor, skip: Tensor, window: Window) -> Tensor:
+        """Return the head's parameters of tokens, (B, T, p, C, K), given (B, T, p*C*K)."""
+        num_parameters = self.head.num_parameters
+        raw = output.unflatten(-1, (self.patch_len, self.num_channels, num_parameters))
+        location = skip.unflatten(-1, (self.patch_len, self.num_channels))[..., None]
+        raw = raw.to(location.dtype) + F.pad(location, (0, num_parameters - 1))
+        return self.head.parameters(raw, window.mean, window.std)
+
+    def _as_tokens(self, values: Tensor, window: Window) -> Tensor:
+        """Return values in scaled units, (B, T, p, C), as decoder tokens, (B, T, p*C)."""
+        return ((values - window.mean) / window.std).flatten(2)
 
     def _patch(self, x: Tensor) -> Tensor:
         return x.unflatten(1, (-1, self.patch_len)).flatten(2)  # (B, T*p, C) -> (B, T, p*C)
@@ -209,7 +321,8 @@ class ForecastNetwork(nn.Module):
 
     def _linear_skip(self, context: Tensor) -> Tensor:
         if self.skip is None:
-            return context.new_zeros(1, self.target_tokens, 1)
+            size = (context.size(0), self.target_tokens, self.patch_len * self.num_channels)
+            return context.new_zeros(size)
         forecast = self.skip(context.transpose(1, 2)).transpose(1, 2)  # (B, H, C)
         return self._patch(self._fill_last_patch(forecast))
 

@@ -127,6 +127,8 @@ class TFModel(nn.Module):
         length: int,
         source_mask: Tensor | None = None,
         target_mask: Tensor | None = None,
+        *,
+        num_copies: int = 1,
     ) -> DecoderCache:
         """Return what `decode_next` needs to decode T = `length` tokens, given memory (B, S, D).
 
@@ -135,13 +137,15 @@ class TFModel(nn.Module):
             length: target tokens that have room.
             source_mask: (B, S) or (B, T, S).
             target_mask: (B, T, T); what it says of tokens still to come does not count.
+            num_copies: targets that are decoded from each memory, which then stand in a row: B is
+                that many times larger in `decode_next`.
         """
         layers = [
-            new_layer_cache(layer, memory, length)
+            new_layer_cache(layer, memory, length, num_copies)
             for layer in cast(Iterable[DecoderLayer], self.decoder_layers)
         ]
         masks = [
-            added_to_scores(mask, layers[0].memory, self.num_heads)  # of another type in autocast
+            added_to_scores(mask, layers[0].memory, self.num_heads, num_copies)
             for mask in (source_mask, target_mask)
         ]
         return DecoderCache(layers, *masks)
