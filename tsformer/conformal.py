@@ -1,6 +1,6 @@
 """Conformal prediction: quantiles that hold what they promise, by the errors made before."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -77,6 +77,27 @@ class ConformalOffsets:
             group: of each window, (B,); -1 if not seen in training.
         """
         return shifted(forecast, self.offsets[group])
+
+
+def calibrate(
+    batches: Iterable[tuple[NDArray[Any], NDArray[Any], BoolArray, IntArray]],
+    num_groups: int,
+    levels: Sequence[float],
+) -> ConformalOffsets:
+    """Return the offsets that forecasts of some windows ask for.
+
+    Args:
+        batches: forecast, target, observed, see `residuals`, and each window's group, (B,). All
+            scores are held at once; `calibration_windows` keeps them few.
+        num_groups: N.
+        levels: 0 < level < 1, rising, (Q,).
+    """
+    parts = [
+        (residuals(forecast, target, observed), group)
+        for forecast, target, observed, group in batches
+    ]
+    scores, group = map(np.concatenate, zip(*parts, strict=True))
+    return ConformalOffsets.fit(scores, group, num_groups, levels)
 
 
 def shifted(forecast: NDArray[Any], offsets: NDArray[Any]) -> NDArray[Any]:
@@ -162,7 +183,8 @@ def track(
     Quantile tracking (Gibbs & Candes 2021; Angelopoulos et al. 2023): after each window,
     offset <- offset + eta (level - 1[truth <= forecast + offset]), a step down the gradient of
     the pinball loss. Over n steps the fraction of truths below differs from the level by at most
-    (range of the scores + eta) / (eta n), for any series whatever.
+    (range of the scores + eta) / (eta n), for any series whatever, if the offset begins within
+    that range. Forecasting a step h ahead, the truths of the last h - 1 windows are not known yet.
 
     Args:
         forecast: quantiles of W windows in the order of time, (W, ..., H, C, Q), or point
@@ -184,7 +206,7 @@ def track(
     return offsets
 
 
-def step_size(forecast: NDArray[Any], target: NDArray[Any], rate: float = 0.05) -> FloatArray:
+def step_size(forecast: NDArray[Any], target: NDArray[Any], rate: float = 0.02) -> FloatArray:
     """Return eta of `track`: `rate` x interquartile range of the scores / 1.349.
 
     Args:
