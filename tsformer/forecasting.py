@@ -1,6 +1,6 @@
 """From batches of windows to forecasts, in scaled units: points, quantiles and sample paths."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -8,8 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tsformer.conformal import ConformalOffsets, calibration_windows, residuals
-from tsformer.data.types import FloatArray
+from tsformer import conformal
+from tsformer.conformal import ConformalOffsets
+from tsformer.data.types import BoolArray, FloatArray, IntArray
 from tsformer.data.windows import WindowBatch, WindowDataset
 from tsformer.nn import ForecastNetwork
 
@@ -95,7 +96,7 @@ def calibrate(
     levels: Sequence[float],
     batch_size: int = 1024,
 ) -> ConformalOffsets:
-    """Return what calibrates a network's quantiles by windows that it was not trained on.
+    """Return what calibrates a network's quantiles, by windows that it was not trained on.
 
     Args:
         network: in evaluation mode.
@@ -103,18 +104,19 @@ def calibrate(
         levels: of the quantiles, rising, (Q,).
         batch_size: windows forecast at once.
     """
-    groups = windows.index.groups
+    num_groups, num_channels = windows.index.groups.shape
     is_point = network.head.num_parameters == 1  # whose quantiles are all alike
-    scores_each = network.horizon * groups.shape[1] * (1 if is_point else len(levels))
-    numbers = calibration_windows(windows.index, scores_each)
-    scores, group = [], []
-    for begin in range(0, len(numbers), batch_size):
-        batch = windows[numbers[begin : begin + batch_size]]
-        forecasts = forecast_windows(network, batch, () if is_point else levels)
-        base = forecasts.point if is_point else forecasts.quantiles
-        scores.append(residuals(base, batch.target.numpy(), batch.target_observed.numpy()))
-        group.append(batch.series.numpy())
-    return ConformalOffsets.fit(np.concatenate(scores), np.concatenate(group), len(groups), levels)
+    scores_each = network.horizon * num_channels * (1 if is_point else len(levels))
+    numbers = conformal.calibration_windows(windows.index, scores_each)
+
+    def forecast_batches() -> Iterator[tuple[FloatArray, FloatArray, BoolArray, IntArray]]:
+        for begin in range(0, len(numbers), batch_size):
+            batch = windows[numbers[begin : begin + batch_size]]
+            forecasts = forecast_windows(network, batch, () if is_point else levels)
+            base = forecasts.point if is_point else forecasts.quantiles
+            yield base, *(x.numpy() for x in (batch.target, batch.target_observed, batch.series))
+
+    return conformal.calibrate(forecast_batches(), num_groups, levels)
 
 
 def roll_out(
