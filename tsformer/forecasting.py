@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -114,7 +113,8 @@ def calibrate(
             batch = windows[numbers[begin : begin + batch_size]]
             forecasts = forecast_windows(network, batch, () if is_point else levels)
             base = forecasts.point if is_point else forecasts.quantiles
-            yield base, *(x.numpy() for x in (batch.target, batch.target_observed, batch.series))
+            observed = batch.target_observed.numpy()
+            yield base, batch.target.double().numpy(), observed, batch.series.numpy()
 
     return conformal.calibrate(forecast_batches(), num_groups, levels)
 
