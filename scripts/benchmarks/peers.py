@@ -83,7 +83,7 @@ def predictions(
         peer.fit(frame)
         return lambda: peer.predict(frame)
 
-    def darts() -> Callable[[], Any]:
+    def darts() -> tuple[Callable[[], Any], Callable[[], Any]]:
         from darts import TimeSeries
         from darts.timeseries import to_group_dataframe
 
@@ -93,17 +93,22 @@ def predictions(
             narrow = frame.astype({"y": "float32"})  # the type of the weights follows it
             return TimeSeries.from_group_dataframe(narrow, "unique_id", "ds", "y", freq="h")
 
-        def predict() -> pd.DataFrame:
-            forecasts = model.predict(horizon, read(), batch_size=batch_size, show_warnings=False)
+        def predict(own: list[Any]) -> list[Any]:
+            return model.predict(horizon, own, batch_size=batch_size, show_warnings=False)
+
+        def write(forecasts: list[Any]) -> pd.DataFrame:
             return to_group_dataframe(forecasts, add_static_covariates="unique_id")
 
-        model.fit(read()[:1], max_samples_per_ts=1)
-        return predict
+        series = read()
+        model.fit(series[:1], max_samples_per_ts=1)
+        return lambda: write(predict(read())), lambda: predict(series)
 
-    return {
+    framed, alone = built("darts", darts) or (None, None)
+    found = {
         "NeuralForecast VanillaTransformer": built("neuralforecast", neuralforecast),
-        "Darts TransformerModel, 1 token of decoder": built("darts", darts),
+        "Darts TransformerModel, 1 token of decoder": framed,
     }
+    return found | ({"the same, from and to Darts' own TimeSeries": alone} if alone else {})
 
 
 def built(package: str, build: Callable[[], T]) -> T | None:
