@@ -20,6 +20,7 @@ IMPORTS = {
     "neuralforecast": "from neuralforecast import NeuralForecast",
     "darts": "from darts.models import TransformerModel",
 }
+QUIET = "import logging; logging.disable(logging.WARNING); "
 TRAINER = {
     "accelerator": "cpu",
     "enable_model_summary": False,

@@ -262,7 +262,7 @@ def measure_imports() -> Table:
             ("load a model, first forecast", [FIRST_FORECAST, str(model), str(history)]),
         ]
         found = {code: find_spec(package) for package, code in peers.IMPORTS.items()}
-        programs += [(code, [code]) for code, spec in found.items() if spec]
+        programs += [(code, [peers.QUIET + code]) for code, spec in found.items() if spec]
         actions = [lambda code=code: run_python(*code) for _, code in programs]
         empty, *seconds = interleaved(*actions, runs=5, repeats=1, warmups=1)
     for (name, _), own in zip(programs[1:], seconds, strict=True):
