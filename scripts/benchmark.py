@@ -176,7 +176,7 @@ def training_step(batch: WindowBatch) -> Callable[[], Any]:
             "patch_len": 24,
             "decoding": "parallel",
             "instance_norm": True,
-            "linear_skip": True,
+            "linear_skip": "full",
         },
         num_groups=1,
         loss="l1",

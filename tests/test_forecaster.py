@@ -54,7 +54,7 @@ def make_forecaster(
             "decoding": "parallel",
             "channels": channels,
             "instance_norm": True,
-            "linear_skip": True,
+            "linear_skip": "full",
         }
     )
     config = ForecasterConfig(

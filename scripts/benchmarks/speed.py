@@ -225,7 +225,7 @@ def measure_prediction(num_series: int = 5_000, num_matched: int = 1_000) -> Tab
     add("default model, its network alone", num_series, seconds * num_series / batch)
 
     frame, size = long_frame(num_matched), 96
-    matched = random_forecaster(size, horizon, patch_len=1, instance_norm=False, linear_skip=False)
+    matched = random_forecaster(size, horizon, patch_len=1, instance_norm=False, linear_skip="none")
     model = matched.config.model
     sizes = peers.Sizes(*(getattr(model, name) for name in peers.Sizes._fields))
     found = peers.predictions(frame, size, horizon, sizes, batch)
