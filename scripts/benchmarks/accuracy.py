@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import torch
 from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 from rich.table import Table
 
 from benchmarks.accuracy_report import Record, as_csv, as_markdown, as_table, summarise
@@ -115,6 +115,7 @@ def measure_accuracy(arguments: Sequence[str]) -> Table:
     tasks = list(plan_tasks(plan))
     plan.output.mkdir(parents=True, exist_ok=True)
     lines = plan.output / "accuracy.jsonl"
+    _end_last_line(lines)
     done = {key_of(record): record for record in read_records(lines)}
     missing = [task for task in tasks if task.key not in done]
     _check_data(missing)
@@ -196,45 +197,44 @@ def _numbers(key: str, value: Any, least: int) -> list[int]:
 def plan_tasks(plan: Plan) -> Iterator[Task]:
     """Yield the tasks of a plan: by dataset and horizon, ours first."""
     for dataset in plan.datasets:
+        config = compose_fit(dataset, plan.overrides)
         look_back = plan.look_back or LOOK_BACKS.get(dataset, LOOK_BACK)
         # The length of the patches plays no part there, and 1 goes with any look-back.
-        linear = [*plan.overrides, f"context_length={look_back}", "model.patch_len=1"]
+        shape = {"context_length": look_back, "model": {"patch_len": 1}}
         for horizon in plan.horizons:
             for seed in plan.seeds:
-                settings = compose_fit(dataset, horizon, seed, plan.overrides)
+                settings = _resolve(config, {"horizon": horizon, "seed": seed})
                 told = {key: settings[key] for key in settings.keys() - _UNRELATED}
                 yield Task(MODEL, dataset, horizon, seed, settings, fingerprint(told))
-            settings = compose_fit(dataset, horizon, 0, linear)
+            settings = _resolve(config, {"horizon": horizon, **shape})
             told = _windows_of(settings)
             yield Task("naive", dataset, horizon, None, settings, fingerprint(told))
+            told = {**told, "context_length": look_back, **TRAINING}
             for name in RECIPES:
                 for seed in plan.seeds:
-                    settings = compose_fit(dataset, horizon, seed, linear)
-                    told = {**_windows_of(settings), "context_length": look_back, **TRAINING}
+                    settings = _resolve(config, {"horizon": horizon, "seed": seed, **shape})
                     yield Task(name, dataset, horizon, seed, settings, fingerprint(told))
 
 
-def compose_fit(dataset: str, horizon: int, seed: int, overrides: list[str]) -> dict[str, Any]:
-    """Return the settings of one of our fits, as plain values; `paths.run` is left open."""
+def compose_fit(dataset: str, overrides: list[str]) -> DictConfig:
+    """Return the settings of our fits of a dataset; `paths.run` is left open.
+
+    Raises:
+        HydraException: there is no such dataset, or no such setting.
+    """
     experiment = EXPERIMENTS.get(dataset)
     if (CONF / "experiment" / "accuracy" / f"{dataset}.yaml").exists():
         experiment = f"accuracy/{dataset}"
+    choices = [f"dataset={dataset}"] + ([f"experiment={experiment}"] if experiment else [])
+    quiet = ["trainer.progress_bar=false", "logger.tensorboard=false", "logger.csv=false"]
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        config = compose(
-            "fit",
-            [
-                *([f"experiment={experiment}"] if experiment else []),
-                f"dataset={dataset}",
-                f"horizon={horizon}",
-                f"seed={seed}",
-                "paths.run=''",
-                "trainer.progress_bar=false",
-                "logger.tensorboard=false",
-                "logger.csv=false",
-                *overrides,
-            ],
-        )
-    settings: Any = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+        return compose("fit", [*choices, *quiet, "paths.run=''", *overrides])
+
+
+def _resolve(config: DictConfig, changes: dict[str, Any]) -> dict[str, Any]:
+    """Return changed settings as plain values."""
+    changed = OmegaConf.merge(config, changes)
+    settings: Any = OmegaConf.to_container(changed, resolve=True, throw_on_missing=True)
     return settings
 
 
@@ -269,8 +269,15 @@ def key_of(record: Record) -> tuple[Any, ...]:
     return tuple(record[name] for name in ("task", "dataset", "horizon", "seed", "settings"))
 
 
+def _end_last_line(path: Path) -> None:
+    """Keep a line that an interruption left unfinished from running into the next one."""
+    if path.exists() and not path.read_bytes().endswith(b"\n"):
+        with path.open("ab") as file:
+            file.write(b"\n")
+
+
 def read_records(path: Path) -> Iterator[Record]:
-    """Yield the records of a file; a line that an interruption left unfinished is passed over."""
+    """Yield the records of a file; a line that is not whole is passed over."""
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
         try:
             yield json.loads(line)
