@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -24,6 +25,7 @@ from rich.table import Table
 from benchmarks.accuracy_report import Record, as_csv, as_markdown, as_table, summarise
 from benchmarks.common import machine, write_atomically
 from benchmarks.linear import RECIPES, TRAINING, train_linear
+from benchmarks.statistical import METHODS, forecast_each, is_installed
 from tsformer.baselines import seasonal_naive
 from tsformer.cli import CONF
 from tsformer.config import DatasetConfig, PathsConfig, parse
@@ -31,8 +33,9 @@ from tsformer.data.calendar import seasonal_periods
 from tsformer.data.catalog import find_file, load_data
 from tsformer.data.forecast_data import ForecastData
 from tsformer.data.types import FloatArray, IntArray
-from tsformer.data.windows import BatchSampler, WindowBatch
+from tsformer.data.windows import WindowBatch
 from tsformer.errors import ConfigError
+from tsformer.forecaster import Forecaster, forecast_windows
 from tsformer.metrics import ErrorSums
 from tsformer.report import MODEL
 from tsformer.training import fit
@@ -43,6 +46,8 @@ EXPERIMENTS = dict.fromkeys(("etth1", "etth2", "ettm1", "ettm2"), "etth1_96")
 # Steps that the linear baselines see, as in Zeng et al. 2023.
 LOOK_BACKS = {"illness": 104}
 LOOK_BACK = 336
+# Windows that statistical models are fitted to, one by one, spread evenly over all test windows.
+FEW = 200
 # Settings that change no figure.
 _UNRELATED = {"paths", "logger", "num_workers", "eval_batch_size"}
 _DESCRIPTIVE = {"source", "url", "sha256", "licence", "unit", "suggested"}
@@ -209,6 +214,9 @@ def plan_tasks(plan: Plan) -> Iterator[Task]:
             settings = _resolve(config, {"horizon": horizon, **shape})
             told = _windows_of(settings)
             yield Task("naive", dataset, horizon, None, settings, fingerprint(told))
+            for name in METHODS if is_installed() else ():
+                few = fingerprint({**told, "few": FEW})
+                yield Task(name, dataset, horizon, None, settings, few)
             told = {**told, "context_length": look_back, **TRAINING}
             for name in RECIPES:
                 for seed in plan.seeds:
@@ -298,13 +306,20 @@ Forecast = Callable[[IntArray, WindowBatch], FloatArray]
 
 
 def fit_ours(settings: dict[str, Any]) -> dict[str, Score]:
-    """Fit, and take the test figures that the fit reports."""
+    """Fit, and take the test figures that the fit reports; and those of a few windows."""
     with tempfile.TemporaryDirectory() as folder:
-        paths = {**settings["paths"], "run": str(Path(folder) / "run")}
-        metrics = fit({**settings, "paths": paths}).metrics
-    test = metrics["test"][MODEL]
+        run = Path(folder) / "run"
+        metrics = fit({**settings, "paths": {**settings["paths"], "run": str(run)}}).metrics
+        network = Forecaster.load(run / "model").network
+    test, minutes = metrics["test"][MODEL], metrics["train_seconds"] / 60
     figures = {"mse": test["scaled_mse"], "mae": test["scaled_mae"]}
-    return {MODEL: Score(figures, metrics["train_seconds"] / 60, metrics["test_windows"])}
+    data = ForecastData(*load_data(settings))
+    few = few_windows(data)
+    on_few = score_windows(data, lambda _, batch: forecast_windows(network, batch), few)
+    return {
+        _label(MODEL, few, data): Score(on_few, 0.0, len(few)),
+        MODEL: Score(figures, minutes, metrics["test_windows"]),
+    }
 
 
 def score_naive(settings: dict[str, Any]) -> dict[str, Score]:
@@ -340,18 +355,42 @@ def score_linear(name: str, settings: dict[str, Any]) -> dict[str, Score]:
     return {name: Score(score_windows(data, forecast), minutes, len(data.test))}
 
 
-def score_windows(data: ForecastData, forecast: Forecast) -> dict[str, float]:
-    """Return errors over every test window, in scaled units.
+def score_statistical(name: str, settings: dict[str, Any]) -> dict[str, Score]:
+    """Fit a statistical model to the past of each of a few windows."""
+    data = ForecastData(*load_data(settings))
+    few = few_windows(data)
+    began = time.perf_counter()
+    metrics = score_windows(data, lambda windows, _: forecast_each(data, name, windows), few)
+    minutes = (time.perf_counter() - began) / 60
+    return {_label(name, few, data): Score(metrics, minutes, len(few))}
+
+
+def few_windows(data: ForecastData) -> IntArray:
+    """Return the running numbers of `FEW` test windows, or of all if there are no more."""
+    return np.unique(np.linspace(0, len(data.test) - 1, FEW).astype(np.int64))
+
+
+def _label(method: str, few: IntArray, data: ForecastData) -> str:
+    return method if len(few) == len(data.test) else f"{method}, {len(few)} windows"
+
+
+def score_windows(
+    data: ForecastData, forecast: Forecast, windows: IntArray | None = None
+) -> dict[str, float]:
+    """Return errors over test windows, in scaled units.
 
     Args:
         data: the windows.
         forecast: from running numbers of windows and their batch to forecasts, (B, H, C); where
             they are NaN nothing counts.
+        windows: running numbers of those that count; None: all.
     """
     sums = ErrorSums(len(data.groups), data.config.horizon, data.groups.shape[1])
-    for windows in BatchSampler(data.test.index, 1024, shuffle=False):
-        batch = data.test[windows]
-        found = torch.from_numpy(forecast(windows, batch))
+    picked = np.arange(len(data.test)) if windows is None else windows
+    for begin in range(0, len(picked), 1024):
+        part = picked[begin : begin + 1024]
+        batch = data.test[part]
+        found = torch.from_numpy(forecast(part, batch))
         observed = batch.target_observed & ~found.isnan()
         sums.update(found.nan_to_num(), batch.target, observed, batch.series)
     errors = sums.compute()
@@ -362,4 +401,5 @@ RUNNERS: dict[str, Callable[[dict[str, Any]], dict[str, Score]]] = {
     MODEL: fit_ours,
     "naive": score_naive,
     **{name: partial(score_linear, name) for name in RECIPES},
+    **{name: partial(score_statistical, name) for name in METHODS},
 }

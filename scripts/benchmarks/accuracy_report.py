@@ -48,7 +48,11 @@ def summarise(records: Iterable[Record]) -> list[Row]:
     published = read_published()
     rows: list[Row] = []
     for (dataset, horizon), cell in runs.items():
-        rows += [_summary(dataset, horizon, method, scores) for method, scores in cell.items()]
+        # What was measured on fewer windows stands below, and ours there only to compare with.
+        methods = sorted(cell.items(), key=lambda item: -item[1][0]["windows"])
+        fewer = [item for item in methods if item[1][0]["windows"] < methods[0][1][0]["windows"]]
+        shown = methods if len(fewer) != 1 else [item for item in methods if item not in fewer]
+        rows += [_summary(dataset, horizon, method, scores) for method, scores in shown]
         rows += [row for row in published if (row.dataset, row.horizon) == (dataset, horizon)]
     return rows
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from benchmarks import accuracy
+from benchmarks import accuracy, statistical
 from benchmarks.accuracy import measure_accuracy, parse_plan, plan_tasks, score_windows
 from benchmarks.accuracy_report import PUBLISHED, as_csv, as_markdown, read_published, summarise
 from benchmarks.linear import RECIPES, TRAINING, DLinear, InstanceLinear, NLinear, train_linear
@@ -43,6 +43,13 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("data") / "waves.csv"
     waves().to_csv(path, index=False)
     return path
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _without_statsforecast():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(accuracy, "is_installed", lambda: False)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -161,6 +168,59 @@ def test_naive_scores_are_those_of_a_plain_loop(finished):
         metrics = record["methods"][name]["metrics"]
         assert_allclose(metrics["mse"], np.square(errors).mean(), rtol=1e-6)
         assert_allclose(metrics["mae"], np.abs(errors).mean(), rtol=1e-6)
+
+
+class LastValue:
+    """Stands for a model of statsforecast."""
+
+    def forecast(self, y: np.ndarray, h: int) -> dict[str, np.ndarray]:
+        assert np.isfinite(y).all()
+        return {"mean": np.repeat(y[-1], h)}
+
+
+def test_statistical_models_see_the_past_of_few_windows(data, table, tmp_path, monkeypatch):
+    monkeypatch.setattr(accuracy, "is_installed", lambda: True)
+    monkeypatch.setattr(accuracy, "FEW", 20)
+    seasons = []
+    monkeypatch.setattr(statistical, "build", lambda _, x: seasons.append(x) or LastValue())
+    arguments = [*TINY, "seed=1", f"dataset.path={table}", f"output={tmp_path}"]
+    measure_accuracy(arguments)
+    with (tmp_path / "accuracy.csv").open(newline="") as file:
+        rows = {row["method"]: row for row in csv.DictReader(file)}
+    few = np.unique(np.linspace(0, 149, 20).astype(int))
+    last = score_windows(
+        data, lambda _, batch: batch.context[:, -1:].expand(-1, H, -1).numpy(), few
+    )
+    for name in statistical.METHODS:
+        row = rows[f"{name}, 20 windows"]
+        assert row["windows"] == "20"
+        assert float(row["mse"]) == pytest.approx(last["mse"], rel=1e-5)
+    assert list(rows)[-3:] == [f"{x}, 20 windows" for x in ("tsformer", *statistical.METHODS)]
+    assert rows["tsformer, 20 windows"]["mse"] != rows["tsformer"]["mse"]
+    assert seasons[0] == [24]  # at the first origin, two weeks have not passed yet
+
+
+def test_gaps_in_the_past_are_filled_for_statistical_models(tmp_path, monkeypatch):
+    frame = waves()
+    frame.loc[300:330, "a"] = np.nan
+    frame.to_csv(tmp_path / "gaps.csv", index=False)
+    task = next(plan_tasks(parse_plan([*TINY, f"dataset.path={tmp_path / 'gaps.csv'}"])))
+    data = ForecastData(*load_data(task.settings))
+    monkeypatch.setattr(statistical, "build", lambda *_: LastValue())
+    found = statistical.forecast_each(data, "AutoTheta", np.array([0]))
+    last = (frame.loc[299, "a"] - data.scaler.mean[0]) / data.scaler.std[0]
+    assert_allclose(found[0, :, 0], last)
+
+
+@pytest.mark.parametrize("method", statistical.METHODS)
+@pytest.mark.parametrize("seasons", [[], [12], [12, 48]])
+def test_real_statistical_models_follow_a_season(method, seasons):
+    pytest.importorskip("statsforecast")
+    y = 50 + 10 * np.sin(2 * np.pi * np.arange(240) / 12)
+    found = statistical.build(method, seasons).forecast(y=y, h=12)["mean"]
+    assert found.shape == (12,)
+    if seasons:
+        assert_allclose(found, y[:12], atol=1)
 
 
 # Arguments
@@ -340,6 +400,18 @@ def test_published_figures_stand_below_ours():
     lines = list(csv.DictReader(as_csv(rows).splitlines()))
     assert [line["crps"] for line in lines[:2]] == ["0.3", ""]
     assert lines[1]["source"].startswith("Qiu et al. 2025")
+
+
+def test_ours_on_few_windows_is_shown_only_beside_others_on_them():
+    ours = record("etth1", 96, "tsformer", 1, mse=0.3, mae=0.4)
+    few = record("etth1", 96, "tsformer, 5 windows", 1, mse=0.3, mae=0.4)
+    theirs = record("etth1", 96, "AutoTheta, 5 windows", 1, mse=0.5, mae=0.4)
+    for each in (few, theirs):
+        next(iter(each["methods"].values()))["windows"] = 5
+    names = [row.method for row in summarise([few, ours]) if row.seeds]
+    assert names == ["tsformer"]
+    names = [row.method for row in summarise([few, ours, theirs]) if row.seeds]
+    assert names == ["tsformer", "tsformer, 5 windows", "AutoTheta, 5 windows"]
 
 
 def test_every_published_figure_names_its_source_once():
