@@ -72,6 +72,8 @@ def main() -> None:
         except (TsformerError, HydraException, OmegaConfBaseException, OSError) as error:
             print(f"error: {error}", file=sys.stderr)
             sys.exit(2)
+        except KeyboardInterrupt:  # what is finished is written
+            sys.exit(130)
     else:
         for part in arguments.only.split(","):
             console.print(PARTS[part]())
