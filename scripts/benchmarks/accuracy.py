@@ -344,7 +344,7 @@ def score_linear(name: str, settings: dict[str, Any]) -> dict[str, Score]:
     """Train one of the linear baselines."""
     data = ForecastData(*load_data(settings))
     began = time.perf_counter()
-    model = train_linear(RECIPES[name], data, seed=data.config.seed, **TRAINING)  # type: ignore[arg-type]
+    model = train_linear(RECIPES[name], data, seed=data.config.seed, **TRAINING)
     minutes = (time.perf_counter() - began) / 60
 
     def forecast(windows: IntArray, batch: WindowBatch) -> FloatArray:

@@ -6,7 +6,7 @@ Each maps the context of one channel to its horizon, with weights that all chann
 import math
 from collections.abc import Callable
 from copy import deepcopy
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -80,7 +80,7 @@ RECIPES = {
     "DLinear": Recipe(DLinear, lambda x, y: (x - y).square()),
     "NLinear": Recipe(NLinear, lambda x, y: (x - y).square()),
 }
-TRAINING = {"lr": 0.005, "epochs": 10, "patience": 3, "batch_size": 32}
+TRAINING: dict[str, Any] = {"lr": 0.005, "epochs": 10, "patience": 3, "batch_size": 32}
 
 
 def train_linear(
