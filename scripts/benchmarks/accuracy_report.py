@@ -105,7 +105,7 @@ def _figure(row: Row, metric: str) -> str:
 
 def _cells(row: Row, metrics: list[str]) -> list[str]:
     minutes = "" if not row.minutes else f"{row.minutes:.1f}"
-    return [row.method, *(_figure(row, metric) for metric in metrics), minutes, row.source]
+    return [row.method, *(_figure(row, metric) for metric in metrics), minutes]
 
 
 def as_table(rows: list[Row]) -> Table:
@@ -114,13 +114,14 @@ def as_table(rows: list[Row]) -> Table:
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), title="Test windows, scaled units")
     for name in ("", "H", "method", *(m.upper() for m in metrics), "minutes", "published in"):
         left = name in ("", "method", "published in")
-        table.add_column(name, justify="left" if left else "right")
+        table.add_column(name, justify="left" if left else "right", no_wrap=True)
     last = None
     for row in rows:
         cell = (row.dataset, str(row.horizon))
         if last not in (None, cell):
             table.add_section()
-        table.add_row(*(cell if cell != last else ("", "")), *_cells(row, metrics))
+        authors = row.source.partition(",")[0].partition(" (")[0]
+        table.add_row(*(cell if cell != last else ("", "")), *_cells(row, metrics), authors)
         last = cell
     return table
 
@@ -146,7 +147,9 @@ def as_markdown(rows: list[Row], records: list[Record], command: str) -> str:
         parts.append(f"## {dataset}\n")
         lines = [heads, rules]
         lines += [
-            [str(row.horizon), *_cells(row, metrics)] for row in rows if row.dataset == dataset
+            [str(row.horizon), *_cells(row, metrics), row.source]
+            for row in rows
+            if row.dataset == dataset
         ]
         parts.append("".join(f"| {' | '.join(line)} |\n" for line in lines))
     return "\n".join(parts)
