@@ -103,7 +103,7 @@ class QuantileHead(Head):
     def loss(self, parameters: Tensor, target: Tensor) -> Tensor:
         """Return twice the mean pinball loss over the levels."""
         error = target[..., None] - parameters
-        levels = torch.tensor(self.levels).to(error)
+        levels = error.new_tensor(self.levels)
         return 2 * torch.maximum(levels * error, (levels - 1) * error).mean(dim=-1)
 
     def point(self, parameters: Tensor) -> Tensor:
@@ -257,7 +257,8 @@ def _at_scores(values: Tensor, levels: Sequence[float], scores: Tensor) -> Tenso
     right = torch.searchsorted(known, scores.contiguous()).clamp(1, len(known) - 1)
     left = right - 1
     low, high = values.gather(-1, left), values.gather(-1, right)
-    return low + (scores - known[left]) / (known[right] - known[left]) * (high - low)
+    # Which gives the known values exactly, and the same one between two that are alike.
+    return low.lerp(high, (scores - known[left]) / (known[right] - known[left]))
 
 
 def normal_scores(levels: Sequence[float]) -> Tensor:
