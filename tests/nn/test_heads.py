@@ -288,7 +288,7 @@ def test_heads_are_made_by_name():
     assert make_head("quantile", [0.9]).levels == (0.5, 0.9)
     assert [head_of(name).num_parameters for name in HEADS] == [1, len(LEVELS), 2, 3, 2]
     assert head_of("normal").levels == ()
-    with pytest.raises(ValueError, match="'poisson' is none of .*'normal'"):
+    with pytest.raises(ValueError, match=r"'poisson' is none of .*'normal'"):
         make_head("poisson")
     for levels in ((), (0.5,)):
         with pytest.raises(ValueError, match=r"needs a level beside 0\.5"):
