@@ -295,14 +295,18 @@ class Forecaster:
         return np.concatenate(parts, axis=-1)
 
     def _tracked(self, past: WindowDataset, numbers: IntArray, offsets: FloatArray) -> FloatArray:
-        """Return conformal offsets that followed groups through their latest windows."""
+        """Return conformal offsets that followed groups through their latest windows.
+
+        Windows before a group's first value, which have nothing to forecast from, do not count.
+        """
         assert self.conformal is not None
         base, truth = [], []
         for window in range(ADAPTIVE_WINDOWS):
             batch = past[numbers * ADAPTIVE_WINDOWS + window]
             forecasts = forecast_windows(self.network, batch, self.conformal.levels)
             base.append(forecasts.quantiles)
-            truth.append(batch.target.double().where(batch.target_observed, torch.nan).numpy())
+            seen = batch.target_observed & batch.observed.any(dim=1, keepdim=True)
+            truth.append(batch.target.double().where(seen, torch.nan).numpy())
         forecast, target = np.stack(base), np.stack(truth)
         eta = step_size(forecast, target)
         return track(forecast, target, offsets, self.conformal.levels, eta)
