@@ -263,7 +263,8 @@ def _at_scores(values: Tensor, levels: Sequence[float], scores: Tensor) -> Tenso
 
 def normal_scores(levels: Sequence[float]) -> Tensor:
     """Return the standard normal's quantiles, (Q,), in double precision."""
-    return torch.special.ndtri(torch.tensor(levels, dtype=torch.float64))
+    # On the CPU in any case: on the meta device it would import torch's compiler.
+    return torch.special.ndtri(torch.tensor(levels, dtype=torch.float64, device="cpu"))
 
 
 def inverse_softplus(x: Tensor) -> Tensor:
