@@ -204,6 +204,17 @@ def test_a_raw_zero_is_a_scale_of_one(name):
     assert parameters[0, 1].item() == pytest.approx(1, abs=2e-4)
 
 
+def test_shapes_of_student_t_and_counts_have_their_floors():
+    zero, one = torch.zeros(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64)
+    for raw in (-1e4, -30.0, 0.0, 3.0):
+        raws = torch.full((1, 3), raw, dtype=torch.float64)
+        _, _, freedom = head_of("student_t").parameters(raws, zero, one)[0].tolist()
+        assert freedom == pytest.approx(2 + np.logaddexp(0, raw))  # a finite variance, just
+        mean, alpha = head_of("negative_binomial").parameters(raws[:, :2], zero, one)[0].tolist()
+        assert mean == alpha == pytest.approx(np.logaddexp(0, raw), abs=2e-4)
+        assert alpha > 0
+
+
 @each_head
 @pytest.mark.parametrize("size", [0.0, 1e4])
 @pytest.mark.parametrize("std", [math.sqrt(1e-5), 1.0, 1e3])  # of a constant window: the first
