@@ -646,8 +646,9 @@ def context_of(values: pd.Series, stamps: pd.Series, steps: int = H) -> list[tor
 def test_columns_tell_level_quantile_and_path_in_the_order_asked_for(head: str) -> None:
     forecaster = make_probabilistic(head)
     frame = make_long({"b": 40, "a": 30})
-    forecast = forecaster.predict(frame, level=[80, 97.5], quantiles=[0.5, 0.1], num_samples=2)
-    names = ["lo-80", "hi-80", "lo-97.5", "hi-97.5", "q-0.5", "q-0.1", "sample-1", "sample-2"]
+    forecast = forecaster.predict(frame, level=[80, 97.5], quantiles=[0.5, 0.1, 0.9], num_samples=2)
+    names = ["lo-80", "hi-80", "lo-97.5", "hi-97.5", "q-0.5", "q-0.1", "q-0.9"]
+    names += ["sample-1", "sample-2"]
     expected = ["unique_id", "ds", "tsformer", *(f"tsformer-{name}" for name in names)]
     assert list(forecast) == expected
     assert len(forecast) == 2 * H
@@ -655,9 +656,9 @@ def test_columns_tell_level_quantile_and_path_in_the_order_asked_for(head: str) 
     assert (forecast["tsformer-lo-80"] < forecast["tsformer-q-0.5"]).all()
     assert (forecast["tsformer-q-0.5"] < forecast["tsformer-hi-80"]).all()
     assert (forecast["tsformer-hi-80"] < forecast["tsformer-hi-97.5"]).all()
-    pd.testing.assert_series_equal(
-        forecast["tsformer-lo-80"], forecast["tsformer-q-0.1"], check_names=False
-    )
+    for end, level in (("lo", "0.1"), ("hi", "0.9")):
+        quantile = forecast[f"tsformer-q-{level}"]
+        pd.testing.assert_series_equal(forecast[f"tsformer-{end}-80"], quantile, check_names=False)
     median = forecast["tsformer-q-0.5"]
     np.testing.assert_allclose(forecast["tsformer"], median, rtol=1e-6)
     assert (forecast["tsformer-sample-1"] != forecast["tsformer-sample-2"]).all()

@@ -662,6 +662,7 @@ def test_each_path_is_fed_its_own_values():
     """Taught its own values, the network says of each step what the path was drawn from."""
     network = build_with("normal", decoding="autoregressive", instance_norm=False)
     inputs = draw(batch=1)
+    inputs["observed"][:, :9] = False  # tokens that no path may attend to
     drawn_from = []
     draw_as_before = network.head.sample
     network.head.sample = lambda parameters: (
