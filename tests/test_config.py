@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import pytest
@@ -204,6 +205,35 @@ def test_wrong_values_are_named_with_their_key(key, value):
 @pytest.mark.parametrize("group", ["dataset", "model", "trainer", "paths"])
 def test_unknown_keys_are_refused(group):
     assert problems({f"{group}.colour": 1}) == [f"{group}.colour: there is no such setting"]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"model.head": "poisson"}, "model.head='poisson': .*'negative_binomial'"),
+        ({"model.quantiles": [0.1, 0.1, 0.5]}, r"quantiles=\[0.1, 0.1, 0.5\] must rise"),
+        ({"model.quantiles": [0.9, 0.1]}, "must rise, such as"),
+        ({"model.quantiles": [0.1, 1.0]}, r"model\.quantiles\.1=1\.0: "),
+        ({"model.quantiles": [0.0, 0.5]}, r"model\.quantiles\.0=0\.0: "),
+        ({"model.head": "quantile", "model.quantiles": [0.5]}, r"quantiles beside 0\.5"),
+        ({"model.head": "normal", "model.quantiles": []}, "head=normal is tested at"),
+        ({"conformal": True, "model.quantiles": [0.5]}, "conformal=true .* give two at least"),
+        ({"callbacks.monitor": "val/crps"}, "callbacks.monitor='val/crps'"),
+    ],
+)
+def test_distributions_that_make_no_sense_are_refused(overrides, message):
+    (line,) = problems(overrides)
+    assert re.search(message, line)
+
+
+@pytest.mark.parametrize(
+    "scaling", [{"scaling.per": "series"}, {"scaling.per": "none", "scaling.transform": "log1p"}]
+)
+def test_counts_are_not_scaled(fit_config, scaling):
+    counts = {"model.head": "negative_binomial", "scaling.per": "none"}
+    assert fit_config(counts).model.head == "negative_binomial"
+    (line,) = problems({**counts, **scaling})
+    assert "set scaling.per=none and scaling.transform=none" in line
 
 
 def test_heads_have_to_divide_the_width():

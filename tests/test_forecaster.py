@@ -13,6 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from tsformer.config import ModelConfig
+from tsformer.conformal import ConformalOffsets, shifted, step_size, track
 from tsformer.data.columns import Columns
 from tsformer.errors import ConfigError, DataError, ModelFolderError
 from tsformer.forecaster import Forecaster
@@ -23,6 +24,7 @@ from tsformer.forecaster_config import (
     network_settings,
 )
 from tsformer.nn import ForecastNetwork
+from tsformer.nn.heads import at_levels
 
 L, H = 24, 6
 
@@ -37,6 +39,10 @@ def make_forecaster(
     regular: bool = True,
     transform: str = "none",
     vocabularies: dict[str, list[str]] | None = None,
+    head: str = "point",
+    decoding: str = "parallel",
+    quantiles: tuple[float, ...] = (),
+    conformal: np.ndarray | None = None,
 ) -> Forecaster:
     """Return a forecaster with random weights."""
     columns = columns or Columns("unique_id", "ds", ("y",))
@@ -51,10 +57,12 @@ def make_forecaster(
             "dropout": 0.1,
             "attention_dropout": 0.0,
             "patch_len": 6,
-            "decoding": "parallel",
+            "decoding": decoding,
             "channels": channels,
             "instance_norm": True,
             "linear_skip": "full",
+            "head": head,
+            "quantiles": quantiles,
         }
     )
     config = ForecasterConfig(
@@ -81,10 +89,13 @@ def make_forecaster(
         ),
         covariates=encoder(columns.covariates, vocabularies),
         static=encoder(columns.static_covariates, vocabularies),
+        conformal=conformal is not None,
         versions={},
     )
     torch.manual_seed(0)
-    return Forecaster(ForecastNetwork(**network_settings(config)), config)
+    network = ForecastNetwork(**network_settings(config))
+    offsets = None if conformal is None else ConformalOffsets(quantiles, np.float32(conformal))
+    return Forecaster(network, config, offsets)
 
 
 def encoder(names: tuple[str, ...], vocabularies: dict[str, list[str]]) -> EncoderConfig:
@@ -396,6 +407,32 @@ def damage(folder: Path, how: str) -> None:
             state = load_file(weights)
             state["skip.bias"][0] = float("nan")
             save_file(state, weights)
+        case "offsets of other sizes":
+            state = load_file(weights)
+            state["conformal.offsets"] = state["conformal.offsets"][:, :-1].contiguous()
+            save_file(state, weights)
+        case "nan offsets":
+            state = load_file(weights)
+            state["conformal.offsets"][-1, -1, -1, -1] = float("nan")
+            save_file(state, weights)
+        case "no offsets":
+            state = load_file(weights)
+            del state["conformal.offsets"]
+            save_file(state, weights)
+        case "offsets of no use":
+            config.write_text(json.dumps(values | {"conformal": False}))
+        case "offsets without levels":
+            values["model"]["quantiles"] = [0.5]
+            config.write_text(json.dumps(values))
+        case "level above 1":
+            values["model"]["quantiles"] = [0.1, 1.5]
+            config.write_text(json.dumps(values))
+        case "falling levels":
+            values["model"]["quantiles"] = [0.9, 0.1]
+            config.write_text(json.dumps(values))
+        case "other head":
+            values["model"]["head"] = "student_t"
+            config.write_text(json.dumps(values))
         case "cut weights":
             weights.write_bytes(weights.read_bytes()[:-100])
         case "pickle":
@@ -434,12 +471,22 @@ def damage(folder: Path, how: str) -> None:
         "no step",
         "odd zone",
         "nan weights",
+        "offsets of other sizes",
+        "nan offsets",
+        "no offsets",
+        "offsets of no use",
+        "offsets without levels",
+        "level above 1",
+        "falling levels",
+        "other head",
         "cut weights",
         "pickle",
     ],
 )
 def test_a_damaged_folder_is_refused(how: str, tmp_path: Path) -> None:
-    make_forecaster().save(tmp_path / "model")
+    conformal = np.zeros((3, H, 1, 2))
+    make_forecaster(quantiles=(0.1, 0.9), conformal=conformal).save(tmp_path / "model")
+    Forecaster.load(tmp_path / "model")
     damage(tmp_path / "model", how)
     with pytest.raises(ModelFolderError, match="model"):
         Forecaster.load(tmp_path / "model")
@@ -558,3 +605,372 @@ def test_duplicate_rows_are_taken_as_in_training() -> None:
 def test_a_batch_has_a_series_at_least() -> None:
     with pytest.raises(ConfigError, match="batch_size=0"):
         make_forecaster().predict(make_long({"a": 30}), batch_size=0)
+
+
+def test_a_folder_from_before_distributions_is_read(tmp_path: Path) -> None:
+    forecaster = make_forecaster()
+    forecaster.save(tmp_path / "model")
+    config = tmp_path / "model" / "config.json"
+    values = json.loads(config.read_text())
+    del values["conformal"], values["model"]["head"], values["model"]["quantiles"]
+    config.write_text(json.dumps(values))
+    loaded = Forecaster.load(tmp_path / "model")
+    assert not loaded.is_probabilistic
+    frame = make_long({"a": 40})
+    pd.testing.assert_frame_equal(loaded.predict(frame), forecaster.predict(frame))
+
+
+# Distributions
+
+LEVELS = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
+HEADS = ("quantile", "normal", "student_t")
+each_head = pytest.mark.parametrize("head", HEADS)
+
+
+def make_probabilistic(head: str = "quantile", **settings) -> Forecaster:
+    return make_forecaster(head=head, quantiles=LEVELS, **settings)
+
+
+def context_of(values: pd.Series, stamps: pd.Series, steps: int = H) -> list[torch.Tensor]:
+    """Return the network's inputs, given the last L scaled values of an hourly series."""
+    from tsformer.data.calendar import calendar_features
+
+    times = pd.date_range(stamps.iloc[-L], periods=L + steps, freq="h")
+    clock = torch.tensor(calendar_features(times, "h"), dtype=torch.float32)[None]
+    context = torch.tensor(values.to_numpy()[-L:], dtype=torch.float32)[None, :, None]
+    observed = torch.ones_like(context, dtype=torch.bool)
+    return [context, observed, clock[:, :L], clock[:, L:], torch.empty(1, 0)]
+
+
+@each_head
+def test_columns_tell_level_quantile_and_path_in_the_order_asked_for(head: str) -> None:
+    forecaster = make_probabilistic(head)
+    frame = make_long({"b": 40, "a": 30})
+    forecast = forecaster.predict(frame, level=[80, 97.5], quantiles=[0.5, 0.1, 0.9], num_samples=2)
+    names = ["lo-80", "hi-80", "lo-97.5", "hi-97.5", "q-0.5", "q-0.1", "q-0.9"]
+    names += ["sample-1", "sample-2"]
+    expected = ["unique_id", "ds", "tsformer", *(f"tsformer-{name}" for name in names)]
+    assert list(forecast) == expected
+    assert len(forecast) == 2 * H
+    assert (forecast["tsformer-lo-97.5"] < forecast["tsformer-lo-80"]).all()
+    assert (forecast["tsformer-lo-80"] < forecast["tsformer-q-0.5"]).all()
+    assert (forecast["tsformer-q-0.5"] < forecast["tsformer-hi-80"]).all()
+    assert (forecast["tsformer-hi-80"] < forecast["tsformer-hi-97.5"]).all()
+    for end, level in (("lo", "0.1"), ("hi", "0.9")):
+        quantile = forecast[f"tsformer-q-{level}"]
+        pd.testing.assert_series_equal(forecast[f"tsformer-{end}-80"], quantile, check_names=False)
+    median = forecast["tsformer-q-0.5"]
+    np.testing.assert_allclose(forecast["tsformer"], median, rtol=1e-6)
+    assert (forecast["tsformer-sample-1"] != forecast["tsformer-sample-2"]).all()
+    one = forecaster.predict(frame, level=80, quantiles=0.1)
+    pd.testing.assert_frame_equal(one, forecast[list(one)])
+
+
+@each_head
+@pytest.mark.parametrize("transform", ["none", "log1p"])
+def test_quantiles_are_the_networks_in_units_of_the_table(head: str, transform: str) -> None:
+    forecaster = make_probabilistic(head, transform=transform)
+    frame = make_long({"b": 40}).assign(y=lambda x: x["y"].abs())
+    forward, backward = {"none": (lambda x: x,) * 2, "log1p": (np.log1p, np.expm1)}[transform]
+    with torch.inference_mode():
+        parameters = forecaster.network(*context_of((forward(frame["y"]) - 6) / 2, frame["ds"]))
+        wanted = (0.02, 0.25, 0.6)
+        scaled = forecaster.network.head.quantiles(parameters, wanted)[0, :, 0].double()
+    expected = backward(scaled.numpy() * 2 + 6)
+    forecast = forecaster.predict(frame, quantiles=wanted)
+    names = [f"tsformer-q-{level}" for level in wanted]
+    np.testing.assert_allclose(forecast[names], expected, rtol=1e-4)
+
+
+def test_paths_are_drawn_from_the_quantiles_of_each_step() -> None:
+    forecaster, count = make_probabilistic("normal"), 2000
+    frame = make_long({"a": 40, "b": 30})
+    forecast = forecaster.predict(frame, quantiles=LEVELS, num_samples=count)
+    paths = forecast.filter(like="sample").to_numpy()
+    assert paths.shape == (2 * H, count)
+    for level in LEVELS:
+        below = paths <= forecast[[f"tsformer-q-{level}"]].to_numpy()
+        slack = 5 * (level * (1 - level) / count) ** 0.5
+        assert (abs(below.mean(axis=1) - level) < slack).all()
+
+
+@pytest.mark.parametrize("decoding", ["parallel", "autoregressive"])
+def test_the_seed_alone_decides_what_is_drawn(decoding: str) -> None:
+    forecaster, frame = make_probabilistic("normal", decoding=decoding), make_long({"a": 40})
+    state = torch.get_rng_state()
+    forecast = forecaster.predict(frame, level=80, num_samples=3, seed=7)
+    assert torch.equal(torch.get_rng_state(), state)
+    torch.manual_seed(99)
+    again = forecaster.predict(frame, level=80, num_samples=3, seed=7)
+    pd.testing.assert_frame_equal(again, forecast)
+    other = forecaster.predict(frame, level=80, num_samples=3, seed=8)
+    assert (other["tsformer-sample-1"] != forecast["tsformer-sample-1"]).all()
+    pd.testing.assert_series_equal(other["tsformer"], forecast["tsformer"])
+    drawn = decoding == "autoregressive"  # its quantiles are those of paths
+    assert (other["tsformer-lo-80"] != forecast["tsformer-lo-80"]).all() == drawn
+
+
+@each_head
+def test_the_order_of_series_changes_no_quantile(head: str) -> None:
+    forecaster = make_probabilistic(head)
+    frame = make_long({"a": 40, "b": 30, "c": 12})
+    swapped = pd.concat([frame[frame["unique_id"] == id] for id in "cab"], ignore_index=True)
+    forecast = forecaster.predict(frame, level=[50, 90])
+    other = forecaster.predict(swapped, level=[50, 90], batch_size=2)
+    other = other.sort_values(["unique_id", "ds"], ignore_index=True)
+    pd.testing.assert_frame_equal(other, forecast, rtol=1e-5)
+
+
+def test_a_head_of_counts_gives_counts_and_takes_no_other() -> None:
+    forecaster = make_forecaster(head="negative_binomial", quantiles=LEVELS, ids=("x",))
+    scaler = forecaster.config.scaler.model_copy(
+        update={"per": "none", "mean": [0.0], "std": [1.0]}
+    )
+    forecaster.config = forecaster.config.model_copy(update={"scaler": scaler})
+    frame = make_long({"a": 40}).assign(y=lambda x: x["y"].abs().round())
+    forecast = forecaster.predict(frame, level=80, num_samples=3)
+    for name in ("lo-80", "hi-80", "sample-1", "sample-2", "sample-3"):
+        values = forecast[f"tsformer-{name}"]
+        assert ((values >= 0) & (values == values.round())).all()
+    assert (forecast["tsformer"] != forecast["tsformer"].round()).any()  # a mean
+    frame.loc[7, "y"] = 1.5
+    with pytest.raises(DataError, match=r"series 'a', 2024-03-01 07:00:00: 1\.5 is no count"):
+        forecaster.predict(frame)
+
+
+@pytest.mark.parametrize("channels", ["independent", "joint"])
+def test_quantiles_stand_beside_their_target_column(channels: str) -> None:
+    columns = Columns("unique_id", "ds", ("units", "revenue"))
+    ids = ("units", "revenue") if channels == "joint" else ("7/units", "7/revenue")
+    forecaster = make_probabilistic(columns=columns, channels=channels, ids=ids)
+    frame = make_long({"7": 30, "8": 26}).rename(columns={"y": "units"})
+    frame = frame.assign(revenue=lambda x: 1e4 + x["units"])
+    forecast = forecaster.predict(frame, level=80, num_samples=1)
+    assert list(forecast)[:4] == ["unique_id", "target", "ds", "tsformer"]
+    assert forecast["target"].tolist() == (["units"] * H + ["revenue"] * H) * 2
+    assert (forecast["tsformer-lo-80"] < forecast["tsformer"]).all()
+    assert (forecast["tsformer"] < forecast["tsformer-hi-80"]).all()
+    large = forecast["target"] == "revenue"
+    for name in ("tsformer", "tsformer-lo-80", "tsformer-hi-80", "tsformer-sample-1"):
+        assert (forecast.loc[large, name] > 5e3).all()
+        assert (forecast.loc[~large, name] < 5e3).all()
+
+
+# Other horizons
+
+
+@pytest.mark.parametrize("decoding", ["parallel", "autoregressive"])
+@pytest.mark.parametrize("head", ["point", "quantile"])
+def test_a_shorter_horizon_is_the_beginning_of_the_trained_one(decoding: str, head: str) -> None:
+    forecaster = make_forecaster(head=head, quantiles=LEVELS, decoding=decoding)
+    frame = make_long({"a": 40, "b": 12})
+    asked = {} if head == "point" else {"level": 80, "num_samples": 2}
+    whole = forecaster.predict(frame, **asked)
+    for steps in (1, 4):
+        forecast = forecaster.predict(frame, horizon=steps, **asked)
+        expected = whole.groupby("unique_id").head(steps).reset_index(drop=True)
+        pd.testing.assert_frame_equal(forecast, expected)
+
+
+def test_a_shorter_horizon_needs_no_more_of_the_future() -> None:
+    forecaster = make_forecaster(columns=Columns("unique_id", "ds", ("y",), (), ("price",)))
+    frame = make_long({"a": 30}).assign(price=1.0)
+    times = pd.date_range(frame["ds"].max(), periods=5, freq="h")[1:]
+    future = pd.DataFrame({"unique_id": "a", "ds": times, "price": [1.0, 2.0, 3.0, 4.0]})
+    assert forecaster.predict(frame, future, horizon=4)["ds"].tolist() == list(times)
+    with pytest.raises(DataError, match="2 of 6 steps"):
+        forecaster.predict(frame, future)
+
+
+def test_a_longer_horizon_goes_on_from_its_own_forecasts() -> None:
+    columns = Columns("unique_id", "ds", ("y",), (), ("price",))
+    forecaster, frame = make_forecaster(columns=columns), make_long({"b": 40}).assign(price=1.0)
+    times = pd.date_range(frame["ds"].max(), periods=2 * H + 3, freq="h")[1:]  # 2 H + 2 steps
+    future = pd.DataFrame({"unique_id": "b", "ds": times, "price": np.arange(2 * H + 2.0)})
+    with pytest.warns(UserWarning, match="horizon=14: the model was trained for 6 steps"):
+        forecast = forecaster.predict(frame, future, horizon=2 * H + 2)
+    assert forecast["ds"].tolist() == list(times)
+    history = frame
+    for begin in (0, H):
+        block = future[begin : begin + H].assign(y=forecast["tsformer"][begin : begin + H])
+        expected = forecaster.predict(history, block.drop(columns="y"))
+        np.testing.assert_allclose(block["y"], expected["tsformer"], rtol=1e-4)
+        history = pd.concat([history, block])
+    last = forecaster.predict(history, future[2 * H :], horizon=2)
+    np.testing.assert_allclose(forecast["tsformer"][2 * H :], last["tsformer"], rtol=1e-4)
+    with (
+        pytest.warns(UserWarning, match="horizon=14"),
+        pytest.raises(DataError, match="2 of 14 steps"),
+    ):
+        forecaster.predict(frame, future[:-2], horizon=2 * H + 2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"level": 0}, r"level=0\.0: give percents between 0 and 100"),
+        ({"level": [80, 100]}, r"level=100\.0: give percents"),
+        ({"level": float("nan")}, "level=nan: give percents"),
+        ({"level": "a"}, "level='a': give a number or a list of numbers"),
+        ({"quantiles": 1.5}, r"quantiles=1\.5: give levels between 0 and 1"),
+        ({"quantiles": [0.1, 0]}, r"quantiles=0\.0: give levels"),
+        ({"quantiles": [None, "x"]}, "quantiles=.*: give a number or a list"),
+        ({"num_samples": 0}, "num_samples=0: give a number from 1 up"),
+        ({"horizon": 0}, "horizon=0: give a number from 1 up"),
+        ({"horizon": -3}, "horizon=-3: give a number from 1 up"),
+        ({"adaptive": True}, "needs a model that was fitted with conformal=true"),
+    ],
+)
+def test_arguments_out_of_range_are_named(arguments: dict[str, object], message: str) -> None:
+    frame = make_long({"a": 30})
+    with pytest.raises(ConfigError, match=message):
+        make_probabilistic().predict(frame, **arguments)
+
+
+def test_a_model_of_points_says_how_to_fit_another() -> None:
+    forecaster, frame = make_forecaster(), make_long({"a": 30})
+    assert not forecaster.is_probabilistic
+    for asked in ({"level": 80}, {"quantiles": 0.1}, {"num_samples": 2}):
+        with pytest.raises(ConfigError, match=r"points alone\. Fit it with model\.head=quantile"):
+            forecaster.predict(frame, **asked)
+    calibrated = make_forecaster(quantiles=(0.1, 0.9), conformal=np.zeros((3, H, 1, 2)))
+    assert list(calibrated.predict(frame, level=80)) == [
+        *("unique_id", "ds", "tsformer", "tsformer-lo-80", "tsformer-hi-80")
+    ]
+    with pytest.raises(ConfigError, match="points alone"):  # it has no paths
+        calibrated.predict(frame, num_samples=2)
+
+
+# Conformal offsets
+
+
+def recognisable(groups: int, channels: int = 1, levels: int = 3) -> np.ndarray:
+    """Return offsets (N+1, H, C, Q), all different, that rise with the level."""
+    size = (groups + 1, H, channels, levels)
+    return np.arange(np.prod(size)).reshape(size) / 10 + 1
+
+
+def test_offsets_are_those_of_the_series_or_pooled_for_a_new_one() -> None:
+    offsets = recognisable(2)
+    forecaster = make_forecaster(quantiles=(0.1, 0.5, 0.9), conformal=offsets)
+    frame = make_long({"new": 40, "b": 30, "a": 35, "newer": 26})
+    forecast = forecaster.predict(frame, quantiles=[0.1, 0.5, 0.9], batch_size=3)
+    point = make_forecaster().predict(frame)["tsformer"]
+    np.testing.assert_allclose(forecast["tsformer"], point, rtol=1e-6)
+    for id, rows in forecast.groupby("unique_id"):
+        values = frame.loc[frame["unique_id"] == id, "y"]
+        std = 2.0 if id in ("a", "b") else values.std(ddof=0)
+        for place, level in enumerate((0.1, 0.5, 0.9)):
+            moved = (rows[f"tsformer-q-{level}"] - rows["tsformer"]) / std
+            expected = offsets[{"a": 0, "b": 1}.get(id, -1), :, 0, place]
+            np.testing.assert_allclose(moved, expected, rtol=1e-3)
+
+
+def test_joint_channels_have_their_own_offsets() -> None:
+    offsets = recognisable(1, channels=2)
+    forecaster = make_forecaster(
+        quantiles=(0.1, 0.5, 0.9), conformal=offsets, channels="joint", ids=("a", "b")
+    )
+    forecast = forecaster.predict(make_long({"b": 30, "a": 30}), quantiles=[0.1, 0.9])
+    for channel, id in enumerate("ab"):
+        rows = forecast[forecast["unique_id"] == id]
+        for place, level in ((0, 0.1), (2, 0.9)):
+            moved = (rows[f"tsformer-q-{level}"] - rows["tsformer"]) / 2
+            np.testing.assert_allclose(moved, offsets[0, :, channel, place], rtol=1e-3)
+
+
+@pytest.mark.parametrize("channels", ["independent", "joint"])
+def test_target_columns_have_their_own_offsets(channels: str) -> None:
+    columns = Columns("unique_id", "ds", ("y", "z"))
+    ids = ("7/y", "7/z", "8/y", "8/z")
+    offsets = recognisable(2, 2) if channels == "joint" else recognisable(4)
+    forecaster = make_forecaster(
+        columns=columns, quantiles=(0.1, 0.5, 0.9), conformal=offsets, ids=ids
+    )
+    if channels == "joint":
+        model = forecaster.config.model.model_copy(update={"channels": "joint"})
+        config = forecaster.config.model_copy(update={"channels": ["y", "z"], "model": model})
+        network = ForecastNetwork(**network_settings(config))
+        forecaster = Forecaster(network, config, forecaster.conformal)
+    frame = make_long({"8": 30, "7": 30}).assign(z=lambda x: x["y"] + 1)
+    forecast = forecaster.predict(frame, quantiles=0.9)
+    for series, (id, target) in enumerate(name.split("/") for name in ids):
+        rows = forecast[(forecast["unique_id"] == id) & (forecast["target"] == target)]
+        own = offsets[series // 2, :, series % 2] if channels == "joint" else offsets[series, :, 0]
+        moved = (rows["tsformer-q-0.9"] - rows["tsformer"]) / 2
+        np.testing.assert_allclose(moved, own[:, 2], rtol=1e-3)
+
+
+def test_levels_between_those_calibrated_lie_between_their_values() -> None:
+    known = (0.1, 0.5, 0.9)
+    forecaster = make_forecaster(head="quantile", quantiles=known, conformal=recognisable(2))
+    frame = make_long({"a": 40})
+    forecast = forecaster.predict(frame, quantiles=[0.02, 0.1, 0.3, 0.5, 0.9])
+    values = torch.tensor(forecast[[f"tsformer-q-{level}" for level in known]].to_numpy())
+    expected = at_levels(values, known, (0.02, 0.3))
+    np.testing.assert_allclose(forecast[["tsformer-q-0.02", "tsformer-q-0.3"]], expected, rtol=1e-6)
+
+
+def test_steps_beyond_the_trained_ones_take_the_last_offset() -> None:
+    offsets = recognisable(2)
+    forecaster = make_forecaster(quantiles=(0.1, 0.5, 0.9), conformal=offsets)
+    with pytest.warns(UserWarning, match="horizon=9"):
+        forecast = forecaster.predict(make_long({"b": 40}), quantiles=0.9, horizon=9)
+    moved = (forecast["tsformer-q-0.9"] - forecast["tsformer"]) / 2
+    np.testing.assert_allclose(
+        moved, [*offsets[1, :, 0, 2], *[offsets[1, -1, 0, 2]] * 3], rtol=1e-3
+    )
+
+
+@pytest.mark.parametrize("length", [200, 60, 28])  # of the latest 100 windows, all, some, few
+@pytest.mark.parametrize("head", ["point", "quantile"])
+def test_adaptive_intervals_follow_the_latest_windows(length: int, head: str) -> None:
+    known = (0.1, 0.5, 0.9)
+    forecaster = make_forecaster(head=head, quantiles=known, conformal=recognisable(2))
+    frame = make_long({"b": length})
+    scaled = (frame["y"] - 6) / 2
+
+    def base_at(origin: int) -> np.ndarray:
+        """Return quantiles of the window whose first target step is row `origin`, (1, H, 1, Q)."""
+        stamps = pd.Series(pd.date_range(frame["ds"][0], periods=length, freq="h"))
+        first = stamps[0] + pd.Timedelta(hours=origin - L)
+        times = pd.Series(pd.date_range(first, periods=L, freq="h"))
+        rows = np.arange(origin - L, origin)
+        values = np.where(rows >= 0, scaled.to_numpy()[rows.clip(0)], 0.0)
+        inputs = context_of(pd.Series(values), times)
+        inputs[1] = torch.tensor(rows >= 0)[None, :, None]
+        inputs[2] = inputs[2].where(inputs[1], 0.0)
+        with torch.inference_mode():
+            parameters = forecaster.network(*inputs)
+            return forecaster.network.head.quantiles(parameters, known).double().numpy()
+
+    base, truth = [], []
+    for origin in range(length - H - 99, length - H + 1):
+        if origin < 1:  # nothing of the context is known
+            continue
+        base.append(base_at(origin))
+        truth.append(scaled.to_numpy()[origin : origin + H][None, :, None])
+    base, truth = np.stack(base), np.stack(truth)
+    begin = recognisable(2)[[1]]
+    offsets = track(base, truth, begin, known, step_size(base, truth))
+    expected = shifted(base_at(length), offsets)[0, :, 0] * 2 + 6
+    forecast = forecaster.predict(frame, quantiles=known, adaptive=True)
+    found = forecast[[f"tsformer-q-{level}" for level in known]]
+    np.testing.assert_allclose(found, expected, rtol=1e-4)
+    plain = forecaster.predict(frame, quantiles=known)[list(found)]
+    assert not np.allclose(found, plain, rtol=1e-3)
+
+
+def test_a_calibrated_model_is_saved_with_its_offsets(tmp_path: Path) -> None:
+    offsets = recognisable(2, levels=len(LEVELS))
+    forecaster = make_probabilistic(conformal=offsets)
+    forecaster.save(tmp_path / "model")
+    loaded = Forecaster.load(tmp_path / "model")
+    assert loaded.conformal is not None
+    assert loaded.conformal.levels == LEVELS
+    np.testing.assert_array_equal(loaded.conformal.offsets, np.float32(offsets))
+    frame = make_long({"a": 200, "new": 120})
+    asked = {"level": [50, 90], "num_samples": 2, "adaptive": True}
+    pd.testing.assert_frame_equal(
+        loaded.predict(frame, **asked), forecaster.predict(frame, **asked)
+    )

@@ -18,13 +18,16 @@ def test_import_loads_no_torch() -> None:
     assert output.split() == ["False", "False"]
 
 
-def test_forecasts_load_neither_lightning_nor_the_compiler(tmp_path: Path) -> None:
+@pytest.mark.parametrize("head", ["point", "quantile"])
+def test_forecasts_load_neither_lightning_nor_the_compiler(head: str, tmp_path: Path) -> None:
     """The compiler, torch._dynamo, takes as long to load as all of torch."""
     columns = Columns("unique_id", "ds", ("y",), static_covariates=("shop",), categorical=("shop",))
-    forecaster = make_forecaster(columns=columns, vocabularies={"shop": ["a", "b"]})
+    forecaster = make_forecaster(
+        columns=columns, vocabularies={"shop": ["a", "b"]}, head=head, quantiles=(0.1, 0.9)
+    )
     forecaster.save(tmp_path / "model")
     long_frame({"a": ramp(40)}).assign(shop="a").to_csv(tmp_path / "history.csv", index=False)
-    unwanted = "lightning", "torchmetrics", "matplotlib", "torch._dynamo"
+    unwanted = "lightning", "torchmetrics", "matplotlib", "torch._dynamo", "scipy"
     code = (
         "import sys; from tsformer import Forecaster;"
         "Forecaster.load('model').predict('history.csv');"

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader
 from tsformer.data.windows import WindowBatch
 from tsformer.module import ForecastModule, learning_rate_factor, masked_loss
 from tsformer.nn import ForecastNetwork
-from tsformer.nn.heads import PointHead
+from tsformer.nn.heads import PointHead, make_head
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*does not have many workers"),
@@ -66,6 +66,22 @@ def test_loss_of_nothing_is_zero(loss, triple):
     value.backward()
     assert value.item() == 0
     assert (forecast.grad == 0).all()
+
+
+@pytest.mark.parametrize("name", ["quantile", "normal", "student_t", "negative_binomial"])
+def test_loss_of_a_distribution_is_its_heads_over_observed_steps(name, triple):
+    head = make_head(name, (0.1, 0.5, 0.9))
+    location, target, observed = triple
+    target = target.abs().round()
+    raw = location[..., None].repeat(1, 1, 1, head.num_parameters).requires_grad_()
+    parameters = head.parameters(raw, torch.zeros(()), torch.ones(()))
+    # A point's loss has no say; what is not observed has neither loss nor gradient.
+    loss = masked_loss(head, "mse", parameters, target.where(observed, 0.0), observed)
+    expected = head.loss(parameters, target).detach().numpy()[observed.numpy()].mean()
+    assert loss.item() == pytest.approx(expected, rel=1e-12)
+    loss.backward()
+    assert (raw.grad[~observed] == 0).all()
+    assert (raw.grad[observed] != 0).any(dim=-1).all()
 
 
 def factors(total, **settings):

@@ -1,5 +1,7 @@
 """Figures of a fit's end, against plain loops over the table."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 import torch
@@ -7,37 +9,43 @@ from numpy.testing import assert_allclose
 
 from tests.data.frames import long_frame
 from tsformer import report
+from tsformer.conformal import ConformalOffsets
 from tsformer.data.forecast_data import ForecastData
 from tsformer.data.table import SeriesTable
-from tsformer.metrics import QuantileSums
+from tsformer.forecaster import Forecaster
+from tsformer.forecaster_config import network_settings
+from tsformer.forecasting import forecast_windows
+from tsformer.metrics import ErrorSums, QuantileSums
 from tsformer.nn import ForecastNetwork
-from tsformer.report import MODEL, coverage_table, evaluate, target_metrics
+from tsformer.report import MODEL, Evaluation, coverage_table, evaluate, target_metrics
+from tsformer.training import describe_forecaster
 
 H = 4
 NAIVE = "seasonal naive (daily)"
 
 
-def data_of(fit_config, channels: str, transform: str) -> ForecastData:
+def data_of(
+    fit_config, channels: str = "independent", transform: str = "none", **model: object
+) -> ForecastData:
     rng = np.random.default_rng(0)
     frame = long_frame({id: 5 + rng.random(size=200) for id in ("a", "b", "c")})
     frame = frame.assign(z=100 * frame["y"] ** 2)
     frame.loc[rng.choice(600, 60), "z"] = np.nan
     overrides = {"model.channels": channels, "scaling.transform": transform, "context_length": 24}
+    overrides |= {f"model.{name}": value for name, value in model.items()}
     table = SeriesTable.from_(frame, target=["y", "z"])
     return ForecastData(table, fit_config(overrides))
 
 
-def network_of(data: ForecastData) -> ForecastNetwork:
-    model = data.config.model.model_dump(exclude={"channels", "compile"})
-    return ForecastNetwork(
-        context_length=24,
-        horizon=H,
-        num_channels=data.groups.shape[1],
-        cardinalities=[0] * data.calendar.shape[1],
-        num_future_features=data.calendar.shape[1],
-        static_cardinalities=[],
-        **model,
-    ).eval()
+def forecaster_of(data: ForecastData, offsets: np.ndarray | None = None) -> Forecaster:
+    """Return a forecaster with random weights, and offsets of its quantiles if they are given."""
+    config = describe_forecaster(data, data.config)
+    torch.manual_seed(0)
+    network = ForecastNetwork(**network_settings(config))
+    if offsets is None:
+        return Forecaster(network, config)
+    levels = tuple(data.config.model.quantiles)
+    return Forecaster(network, config, ConformalOffsets(levels, offsets.astype(np.float32)))
 
 
 def naive_errors(data: ForecastData, target: int) -> np.ndarray:
@@ -60,7 +68,7 @@ def test_figures_are_those_of_every_test_window_in_units_of_the_table(
     fit_config, channels, transform
 ):
     data = data_of(fit_config, channels, transform)
-    evaluations = evaluate(data, network_of(data), batch_size=7)
+    evaluations = evaluate(data, forecaster_of(data), batch_size=7)
     by_target = target_metrics(data, evaluations)
     every = []
     for number, name in enumerate(("y", "z")):
@@ -81,24 +89,123 @@ def test_one_target_column_has_no_figures_by_target(fit_config):
     rng = np.random.default_rng(0)
     table = SeriesTable.from_(long_frame({"a": rng.random(size=200)}))
     data = ForecastData(table, fit_config({"context_length": 24}))
-    assert target_metrics(data, evaluate(data, network_of(data))) == {}
+    assert target_metrics(data, evaluate(data, forecaster_of(data))) == {}
+
+
+QUANTILES = [0.05, 0.25, 0.5, 0.75, 0.95]
+
+
+def quantiles_by_window(
+    data: ForecastData, forecaster: Forecaster, offsets: np.ndarray | None
+) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+    """Yield each test window's series, truths (H,) and quantiles (H, Q), in units of the table."""
+    for window in range(len(data.test)):
+        batch = data.test[np.array([window])]
+        ours = forecast_windows(forecaster.network, batch, QUANTILES).quantiles  # (1, H, C, Q)
+        group, origin = (int(x[0]) for x in data.test.index.locate(np.array([window])))
+        for channel, series in enumerate(data.groups[group].tolist()):
+            scaled = ours[0, :, channel]
+            if offsets is not None:
+                scaled = np.sort(scaled + offsets[group, :, channel], axis=-1)
+            quantiles = scaled * data.scaler.std[series] + data.scaler.mean[series]
+            yield series, data.store.values(series, origin, origin + H), quantiles
+
+
+@pytest.mark.parametrize("channels", ["independent", "joint"])
+@pytest.mark.parametrize(("head", "calibrated"), [("normal", False), ("quantile", True)])
+def test_intervals_are_those_of_every_test_window_in_units_of_the_table(
+    fit_config, channels, head, calibrated
+):
+    data = data_of(fit_config, channels, head=head, quantiles=QUANTILES)
+    offsets = None
+    if calibrated:
+        size = (len(data.groups) + 1, H, data.groups.shape[1], len(QUANTILES))
+        offsets = np.random.default_rng(0).normal(size=size).astype(np.float32)
+    forecaster = forecaster_of(data, offsets)
+    evaluations = evaluate(data, forecaster, batch_size=7)
+    found = report.quantile_metrics(evaluations)
+    assert list(found) == [MODEL]  # the naive forecasts are points
+
+    inside = {name: {"0.9": [], "0.5": []} for name in "yz"}
+    width = {name: {"0.9": [], "0.5": []} for name in "yz"}
+    losses, truths = {name: [] for name in "yz"}, {name: [] for name in "yz"}
+    for series, truth, quantiles in quantiles_by_window(data, forecaster, offsets):
+        name = "yz"[series % 2]
+        for value, row in zip(truth, quantiles, strict=True):
+            if np.isnan(value):
+                continue
+            for nominal, (low, high) in {"0.9": (0, 4), "0.5": (1, 3)}.items():
+                inside[name][nominal].append(row[low] <= value <= row[high])
+                width[name][nominal].append(row[high] - row[low])
+            for level, quantile in zip(QUANTILES, row, strict=True):
+                error = value - quantile
+                losses[name].append(max(level * error, (level - 1) * error))
+            truths[name].append(abs(value))
+
+    target = data.groups % 2
+    parts = {"yz": evaluations[MODEL]}
+    parts |= {name: evaluations[MODEL].of(target == n) for n, name in enumerate("yz")}
+    for names, evaluation in parts.items():
+        ours = report.quantile_metrics({MODEL: evaluation})[MODEL]
+        for nominal in ("0.9", "0.5"):
+            expected = np.concatenate([inside[name][nominal] for name in names])
+            assert 0 < expected.mean() < 1
+            assert_allclose(ours["coverage"][nominal], expected.mean(), atol=2e-3)
+            expected = np.concatenate([width[name][nominal] for name in names])
+            assert_allclose(ours["width"][nominal], expected.mean(), rtol=1e-5)
+        loss = np.concatenate([losses[name] for name in names])
+        assert_allclose(ours["pinball"], loss.mean(), rtol=1e-5)
+        magnitude = np.concatenate([truths[name] for name in names]).mean()
+        assert_allclose(ours["scaled_crps"], 2 * loss.mean() / magnitude, rtol=1e-5)
+    assert found[MODEL] == report.quantile_metrics({MODEL: parts["yz"]})[MODEL]
+
+
+def test_points_have_no_intervals(fit_config):
+    evaluations = evaluate(data := data_of(fit_config), forecaster_of(data))
+    assert report.quantile_metrics(evaluations) == {}
+    assert evaluations[MODEL].quantiles is None
+    assert evaluations[MODEL].of(data.groups >= 0).quantiles is None
 
 
 def test_intervals_are_told_with_what_they_promise_what_they_hold_and_how_wide_they_are(
     fit_config,
 ):
-    data = data_of(fit_config, "independent", "none")
-    sums = QuantileSums(1, 1, 1, (0.05, 0.25, 0.5, 0.75, 0.95))
+    data = data_of(fit_config)  # of six series, y and z by turns
+    sums, errors = QuantileSums(6, 1, 1, QUANTILES), ErrorSums(6, 1, 1)
     forecast = torch.tensor([-100.0, -2.0, 0.0, 2.0, 1900.0]).expand(8, 1, 1, 5)
     truth = torch.arange(8.0)[:, None, None]  # 0, 1 and 2 lie within the narrow one
-    sums.update(forecast, truth, torch.ones_like(truth) > 0, torch.zeros(8).long())
-    table = coverage_table(data, {"raw": sums.compute(), "again": sums.compute()}, target="y")
+    everywhere = torch.ones_like(truth, dtype=torch.bool)
+    sums.update(forecast, truth, everywhere, torch.arange(8) % 3 * 2)
+    sums.update(forecast, 5000 + truth, everywhere, torch.arange(8) % 3 * 2 + 1)
+    errors.update(forecast[..., 2], truth, everywhere, torch.zeros(8).long())
+    points = errors.compute()
+    evaluation = Evaluation(points, points, sums.compute())
+    evaluations = {"raw": evaluation, "points": Evaluation(points, points), "again": evaluation}
+    table = coverage_table(data, evaluations, target="y")
     assert table.title.endswith("test windows, target y")
+    error = (np.arange(8.0)[:, None] - np.array([-100.0, -2, 0, 2, 1900])).ravel()
+    level = np.tile(QUANTILES, 8)
+    crps = 2 * np.maximum(level * error, (level - 1) * error).mean() / 3.5
     cells = [list(column.cells) for column in table.columns]
     assert cells == [
-        ["raw", "raw", "again", "again"],
+        ["raw", "", "again", ""],
         ["90%", "50%"] * 2,
         ["100.0%", "37.5%"] * 2,
         ["2,000", "4"] * 2,
+        [f"{crps:.4f}", ""] * 2,
     ]
-    assert [column.header for column in table.columns] == ["", "Nominal", "Covered", "Width"]
+    headers = [column.header for column in table.columns]
+    assert headers == ["", "Nominal", "Covered", "Width", "Scaled CRPS"]
+
+
+@pytest.mark.parametrize(
+    ("head", "quantiles", "shades"), [("point", QUANTILES, 0), ("normal", QUANTILES, 2)]
+)
+def test_pictures_show_the_intervals_of_a_distribution(fit_config, head, quantiles, shades):
+    data = data_of(fit_config, head=head, quantiles=quantiles)
+    forecaster = forecaster_of(data)
+    figure = report.draw_forecasts(data, forecaster)
+    assert {len(ax.collections) for ax in figure.axes} == {shades}
+    if shades:
+        (ax,) = report.draw_calibration(evaluate(data, forecaster)).axes
+        assert any(len(line.get_xdata()) >= len(QUANTILES) for line in ax.lines)

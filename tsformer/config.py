@@ -279,6 +279,14 @@ class FitConfig(Config):
         return self
 
     @model_validator(mode="after")
+    def _check_levels(self) -> Self:
+        if self.model.head != "point" and not self.model.quantiles:
+            raise ValueError(
+                f"model.head={self.model.head} is tested at model.quantiles: give one at least"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _check_counts(self) -> Self:
         scaled = self.scaling.per != "none" or self.scaling.transform != "none"
         if self.model.head == "negative_binomial" and scaled:

@@ -13,7 +13,7 @@ import torch
 from tsformer.conformal import ConformalOffsets, shifted, step_size, track
 from tsformer.data.building import build_store
 from tsformer.data.calendar import grid_features
-from tsformer.data.checks import check_transform, listed
+from tsformer.data.checks import check_counts, check_transform, listed
 from tsformer.data.columns import Columns
 from tsformer.data.covariates import CovariateEncoder
 from tsformer.data.findings import Findings
@@ -146,11 +146,12 @@ class Forecaster:
         if future is not None:
             with errors_naming("future"):
                 future = read_frame(future, self._text_columns)
-        store = store.extended(steps)
+        whole = -(-steps // self.horizon) * self.horizon  # tokens span steps beyond the last
+        store = store.extended(whole)
         ahead, categories = read_future(future, columns, store, groups, steps)
         encoder = self.config.covariates.encoder(self.config.columns.covariates)
-        windows = self._windows(store, WindowIndex.ahead(store, groups), columns, steps)
-        windows.future = _encode_future(encoder, ahead, categories)
+        windows = self._windows(store, WindowIndex.ahead(store, groups), columns, whole)
+        windows.future = _encode_future(encoder, ahead, categories, whole)
         past = self._latest_windows(store, groups, columns) if adaptive else None
         with torch.random.fork_rng():
             torch.manual_seed(seed)
@@ -159,7 +160,7 @@ class Forecaster:
                     self._forecast(windows, batch, columns_of, num_samples, past)
                     for batch in BatchSampler(windows.index, batch_size, shuffle=False)
                 ]
-            )  # (N, H, C, Q)
+            )[:, :steps]  # (N, H, C, Q)
         forecast = np.empty((len(store.ids), steps, scaled.shape[-1]))
         for place, values in enumerate(np.moveaxis(scaled, -1, 0)):
             unscaled = windows.scaler.unscale(values, groups)
@@ -191,12 +192,12 @@ class Forecaster:
     ) -> dict[str, float]:
         """Return the quantile levels that are asked for by what their columns are called."""
         columns: dict[str, float] = {}
-        for percent in np.atleast_1d(level).tolist():
+        for percent in _numbers("level", level):
             if not 0 < percent < 100:
                 raise ConfigError(f"level={percent}: give percents between 0 and 100, such as 90.")
             columns[f"lo-{percent:g}"] = round((100 - percent) / 200, 9)
             columns[f"hi-{percent:g}"] = round((100 + percent) / 200, 9)
-        for quantile in np.atleast_1d(quantiles).tolist():
+        for quantile in _numbers("quantiles", quantiles):
             if not 0 < quantile < 1:
                 raise ConfigError(f"quantiles={quantile}: give levels between 0 and 1.")
             columns[f"q-{quantile:g}"] = quantile
@@ -232,7 +233,7 @@ class Forecaster:
                 time_zone=config.time_zone,
             )
             history, groups = group_series(history, columns, config.model.channels, config.channels)
-            _refuse_unusable(history, groups, config.scaler.transform)
+            _refuse_unusable(history, groups, config)
         return rows, columns, history, groups
 
     def _windows(
@@ -294,14 +295,18 @@ class Forecaster:
         return np.concatenate(parts, axis=-1)
 
     def _tracked(self, past: WindowDataset, numbers: IntArray, offsets: FloatArray) -> FloatArray:
-        """Return conformal offsets that followed groups through their latest windows."""
+        """Return conformal offsets that followed groups through their latest windows.
+
+        Windows before a group's first value, which have nothing to forecast from, do not count.
+        """
         assert self.conformal is not None
         base, truth = [], []
         for window in range(ADAPTIVE_WINDOWS):
             batch = past[numbers * ADAPTIVE_WINDOWS + window]
             forecasts = forecast_windows(self.network, batch, self.conformal.levels)
             base.append(forecasts.quantiles)
-            truth.append(batch.target.double().where(batch.target_observed, torch.nan).numpy())
+            seen = batch.target_observed & batch.observed.any(dim=1, keepdim=True)
+            truth.append(batch.target.double().where(seen, torch.nan).numpy())
         forecast, target = np.stack(base), np.stack(truth)
         eta = step_size(forecast, target)
         return track(forecast, target, offsets, self.conformal.levels, eta)
@@ -324,19 +329,31 @@ class Forecaster:
         )
 
 
+def _numbers(name: str, values: float | Sequence[float]) -> list[float]:
+    try:
+        return np.atleast_1d(np.asarray(values, dtype=np.float64)).tolist()
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{name}={values!r}: give a number or a list of numbers.") from error
+
+
 def _encode_future(
-    covariates: CovariateEncoder, ahead: FloatArray, categories: Mapping[str, Sequence[str]]
+    covariates: CovariateEncoder,
+    ahead: FloatArray,
+    categories: Mapping[str, Sequence[str]],
+    steps: int,
 ) -> Float32Array:
-    """Return future covariates as the network takes them, (N, H, Ff)."""
+    """Return future covariates as the network takes them, (N, steps, Ff), missing at the end."""
     num_past = len(covariates.names) - ahead.shape[2]
-    padded = np.pad(ahead, ((0, 0), (0, 0), (0, num_past)), constant_values=np.nan)
+    missing = ((0, 0), (0, steps - ahead.shape[1]), (0, num_past))
+    padded = np.pad(ahead, missing, constant_values=np.nan)
     encoded = covariates.encode(padded, covariates.lookups(categories))
     return encoded[:, :, : ahead.shape[2]]
 
 
-def _refuse_unusable(store: SeriesStore, groups: IntArray, transform: str) -> None:
+def _refuse_unusable(store: SeriesStore, groups: IntArray, config: ForecasterConfig) -> None:
     findings = Findings()
-    check_transform(store, transform, findings)
+    check_transform(store, config.scaler.transform, findings)
+    check_counts(store, config.model.head, findings)
     findings.refuse()
     observed = np.zeros(len(store.ids), dtype=np.int64)
     for series, values in store.blocks():

@@ -82,7 +82,7 @@ def fit(settings: Mapping[str, Any]) -> FitResult:
         log.info("%s: %s", finding.level, finding)
     seed_everything(config.seed, verbose=False)
     torch.set_float32_matmul_precision("high" if config.trainer.tf32 else "highest")
-    forecaster_config = _describe_forecaster(data, config)
+    forecaster_config = describe_forecaster(data, config)
     module = ForecastModule(
         network=network_settings(forecaster_config),
         compile=config.model.compile,
@@ -207,7 +207,8 @@ def _build_trainer(
         ) from error
 
 
-def _describe_forecaster(data: ForecastData, config: FitConfig) -> ForecasterConfig:
+def describe_forecaster(data: ForecastData, config: FitConfig) -> ForecasterConfig:
+    """Return what a model folder says of the forecaster of some data."""
     joint = config.model.channels == "joint"
     return ForecasterConfig(
         context_length=config.context_length,

@@ -548,3 +548,188 @@ def test_contexts_of_any_number_of_tokens():
     with torch.inference_mode():
         forecast = network(values, torch.ones_like(values, dtype=torch.bool), past, future, static)
     assert forecast.shape == (1, 10, 2, 1)
+
+
+# Heads
+
+
+HEADS = ("point", "quantile", "normal", "student_t", "negative_binomial")
+LEVELS = (0.1, 0.25, 0.5, 0.9)
+each_head = pytest.mark.parametrize("head", HEADS)
+
+
+def build_with(head, **overrides):
+    return build(head=head, quantiles=LEVELS if head == "quantile" else (), **overrides)
+
+
+def counts(inputs):
+    """Return inputs whose context holds counts."""
+    return {**inputs, "context": inputs["context"].mul(3).abs().round()}
+
+
+@each_decoding
+@each_head
+@pytest.mark.parametrize("channels", [1, 2])
+def test_a_head_has_its_parameters_at_every_step(decoding, head, channels):
+    network = build_with(head, decoding=decoding, num_channels=channels)
+    inputs, target = counts(draw(channels=channels)), draw_target(channels=channels)
+    num_parameters = {"point": 1, "quantile": 4, "student_t": 3}.get(head, 2)
+    for given in ({}, teacher(target)):
+        parameters = network(**inputs, **given)
+        assert parameters.shape == (3, 10, channels, num_parameters)
+        assert parameters.isfinite().all()
+    assert network.sample(**inputs, num_samples=5).shape == (3, 5, 10, channels)
+
+
+@each_head
+@pytest.mark.parametrize("patch_len", [1, 4, 12])
+def test_every_head_is_decoded_alike_freely_through_the_cache_and_from_its_own_points(
+    head, patch_len
+):
+    network = build_with(head, decoding="autoregressive", patch_len=patch_len)
+    inputs = counts(draw())
+    recomputed = network(**inputs).detach()  # gradients rule the cache out
+    with torch.no_grad():
+        cached = network(**inputs)
+        on_itself = network(**inputs, **teacher(network.head.point(cached)))
+    torch.testing.assert_close(cached, recomputed, rtol=0, atol=1e-12)
+    torch.testing.assert_close(on_itself, cached, rtol=0, atol=1e-10)
+
+
+@each_head
+@each_decoding
+def test_the_linear_skip_moves_the_location_alone(head, decoding):
+    network, inputs = build_with(head, decoding=decoding, patch_len=12), counts(draw())
+    with torch.no_grad():
+        before = network(**inputs)
+        network.skip.bias += 0.5
+        after = network(**inputs)
+    assert (after[..., 0] != before[..., 0]).all()
+    if head == "quantile":
+        assert_equal(after.diff(), before.diff())
+    else:
+        assert_equal(after[..., 1:], before[..., 1:])
+
+
+# Sample paths
+
+
+def sample(network, inputs, num_samples, seed=0):
+    torch.manual_seed(seed)
+    return network.sample(**inputs, num_samples=num_samples)
+
+
+@each_decoding
+def test_paths_of_points_are_the_forecast(decoding):
+    network, inputs = build(decoding=decoding), draw()
+    paths = sample(network, inputs, 3)
+    assert_equal(paths, forecast(network, inputs)[:, None].expand_as(paths))
+
+
+@each_decoding
+@each_head
+def test_paths_are_drawn_again_from_the_same_seed_alone(decoding, head):
+    network, inputs = build_with(head, decoding=decoding), counts(draw())
+    paths = sample(network, inputs, 4)
+    assert torch.equal(sample(network, inputs, 4), paths)
+    if head != "point":
+        assert not torch.equal(sample(network, inputs, 4, seed=1), paths)
+        assert not torch.equal(paths[:, 0], paths[:, 1])
+
+
+@pytest.mark.parametrize("patch_len", [1, 4, 12])
+def test_paths_together_are_the_paths_one_by_one(patch_len):
+    """Path m of window b adds its own shift to each value, and so differs from all others."""
+    network = build_with("normal", decoding="autoregressive", patch_len=patch_len)
+    inputs, num_paths = draw(), 5
+    inputs["observed"][1, :9] = False
+    shifts = torch.randn(3, num_paths, dtype=torch.float64)
+    calls = []
+    network.head.sample = lambda parameters: (
+        calls.append(len(parameters)) or network.head.point(parameters) + shifts_now
+    )
+    shifts_now = shifts.view(-1, 1, 1, 1)
+    together = sample(network, inputs, num_paths)
+    assert set(calls) == {3 * num_paths}
+    for b in range(3):
+        window = {name: x[[b]] for name, x in inputs.items()}
+        for m in range(num_paths):
+            shifts_now = shifts[b, m]
+            assert_equal(together[[b], m], sample(network, window, 1)[:, 0])
+
+
+def test_each_path_is_fed_its_own_values():
+    """Taught its own values, the network says of each step what the path was drawn from."""
+    network = build_with("normal", decoding="autoregressive", instance_norm=False)
+    inputs = draw(batch=1)
+    inputs["observed"][:, :9] = False  # tokens that no path may attend to
+    drawn_from = []
+    draw_as_before = network.head.sample
+    network.head.sample = lambda parameters: (
+        drawn_from.append(parameters) or draw_as_before(parameters)
+    )
+    paths = sample(network, inputs, 3)[0]  # (M, H, C)
+    parameters = torch.cat(drawn_from, dim=1).flatten(1, 2)[:, :10]
+    for path, expected in zip(paths, parameters, strict=True):
+        with torch.no_grad():
+            taught = network(**inputs, **teacher(path[None]))
+        assert_equal(taught[0], expected)
+
+
+def test_the_context_is_encoded_once_for_all_paths():
+    network, inputs = build_with("normal", decoding="autoregressive"), draw()
+    batches = []
+    for layer in network.transformer.encoder_layers:
+        layer.register_forward_hook(lambda *call: batches.append(len(call[-1])))
+    sample(network, inputs, 50)
+    assert batches == [3]
+
+
+def test_paths_have_no_gradient_and_need_no_caller_who_says_so():
+    network, inputs = build_with("normal", decoding="autoregressive"), draw()
+    assert torch.is_grad_enabled()
+    paths = sample(network, inputs, 2)
+    assert not paths.requires_grad
+    with torch.no_grad():
+        assert torch.equal(sample(network, inputs, 2), paths)
+
+
+@pytest.mark.parametrize("slope", [0.0, 0.9])
+def test_paths_of_a_linear_network_are_those_of_the_autoregression(slope):
+    """y_t = slope y_t-1 + e_t from y = 3: its mean is 3 slope^h, its variance a geometric sum."""
+    network = build_with(
+        "normal",
+        decoding="autoregressive",
+        patch_len=1,
+        num_channels=1,
+        horizon=6,
+        cardinalities=(),
+        num_future_features=0,
+        static_cardinalities=(),
+        instance_norm=False,
+        linear_skip="none",
+    )
+    network.head.parameters = lambda raw, mean, std: raw  # location and scale as they are
+    last = []
+    network.transformer.decode_next = lambda token, cache, position: (
+        last.append(token) or (torch.cat([slope * token, torch.ones_like(token)], dim=-1))
+    )
+    inputs = draw(batch=1, horizon=6, channels=1, past=0, future=0, static=0)
+    inputs["context"][:, -1], inputs["observed"][:] = 3.0, True
+    count = 20_000
+    paths = sample(network, inputs, count)[0, :, :, 0]  # (M, H)
+    assert (last[0] == 3).all()
+    steps = np.arange(1, 7)
+    variance = np.cumsum(slope ** (2.0 * (steps - 1)))
+    error = 5 * np.sqrt(variance / count)
+    assert (abs(paths.mean(dim=0).numpy() - 3 * slope**steps) < error).all()
+    np.testing.assert_allclose(paths.var(dim=0).numpy(), variance, rtol=0.05)
+    lagged = np.corrcoef(paths.T.numpy())[0, 1]
+    assert lagged == pytest.approx(slope / np.sqrt(1 + slope**2), abs=0.03)
+
+
+def test_steps_decoded_at_once_are_drawn_independently():
+    network, inputs = build_with("normal"), draw(batch=1)
+    paths = sample(network, inputs, 4000)[0].flatten(1)  # (M, H*C)
+    correlation = np.corrcoef(paths.T.numpy())
+    assert abs(correlation - np.eye(20)).max() < 0.1

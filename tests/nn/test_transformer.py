@@ -227,6 +227,21 @@ def test_token_by_token_is_all_at_once(source, target, masks, dtype, num_heads):
         torch.testing.assert_close(output, at_once, rtol=0, atol=TOLERANCES[dtype])
 
 
+@each_mask
+@torch.no_grad()
+def test_copies_of_a_memory_stand_in_a_row(source, target, masks):
+    """Three targets of each memory, all different, are decoded as if its copies were given."""
+    model, copies = build(), 3
+    targets = torch.cat([target + n for n in range(copies)])
+    memory = model.encode(source)
+    each = {name: mask.repeat_interleave(copies, dim=0) for name, mask in masks.items()}
+    expected = model.decode(targets, memory.repeat_interleave(copies, dim=0), **each)
+    cache = model.new_cache(memory, TARGET, **masks, num_copies=copies)
+    for t in range(TARGET):
+        output = model.decode_next(targets[:, t], cache, t)
+        torch.testing.assert_close(output, expected[:, t], rtol=0, atol=1e-12)
+
+
 @torch.no_grad()
 def test_nothing_is_kept_between_calls_but_the_cache(source, target):
     model = build()

@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -41,6 +42,8 @@ MISTAKES = {
     "no benchmark file": (["dataset=ecl", "paths.data=none"], "none/electricity/electricity.csv"),
     "no such column": (["dataset.target=load"], "no column 'load'"),
     "several devices": (["trainer.devices=2"], "one device as yet"),
+    "counts that are scaled": (["model.head=negative_binomial"], "set scaling.per=none"),
+    "quantiles that fall": (["model.quantiles=[0.9,0.1]"], "must rise"),
     "nothing ends it": (["trainer.max_epochs=-1"], "max_epochs or max_steps"),
 }
 
@@ -290,3 +293,66 @@ def test_a_signal_ends_a_fit_with_its_code_and_a_word(
     assert process.returncode == code, output
     assert "Interrupted" in output
     assert not (run / "model").exists()
+
+
+@pytest.fixture(scope="module")
+def sales(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, pd.DataFrame]:
+    """Return a folder with sales.csv, counts of two shops by the day, and its rows."""
+    folder = tmp_path_factory.mktemp("sales")
+    stamps = pd.date_range("2024-01-01", periods=400, freq="D")
+    frame = pd.concat(
+        pd.DataFrame(
+            {"unique_id": id, "ds": stamps, "y": np.random.default_rng(seed).poisson(3, 400)}
+        )
+        for seed, id in enumerate(("left", "right"))
+    )
+    frame.to_csv(folder / "sales.csv", index=False)
+    return folder, frame
+
+
+OF_SALES = (
+    *("dataset=custom", "dataset.path=sales.csv", "context_length=28", "model.patch_len=7"),
+    *("horizon=10", "logger.tensorboard=false", *TINY),
+)
+
+
+def test_a_fit_of_calibrated_quantiles(sales: tuple[Path, pd.DataFrame], tmp_path: Path) -> None:
+    folder, frame = sales
+    given = ("model.head=quantile", "conformal=true", "callbacks.monitor=val/loss")
+    result = run_fit(*OF_SALES, *given, f"hydra.run.dir={tmp_path / 'run'}", cwd=folder)
+    assert result.returncode == 0, result.stderr
+    assert "arning" not in result.stdout + result.stderr
+    assert "Nominal" in result.stdout
+    assert (tmp_path / "run" / "calibration.png").read_bytes().startswith(b"\x89PNG")
+    metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    assert metrics["monitor"] == "val/loss"
+    (method, figures) = next(iter(metrics["test_quantiles"].items()))
+    assert (method, len(metrics["test_quantiles"])) == ("tsformer", 1)
+    assert set(figures) == {"scaled_crps", "pinball", "coverage", "width"}
+    # Noise without a trend: hardly trained, the model holds what it promises by its calibration.
+    for nominal, covered in figures["coverage"].items():
+        assert covered == pytest.approx(float(nominal), abs=0.12)
+    forecaster = Forecaster.load(tmp_path / "run" / "model")
+    assert forecaster.conformal is not None
+    assert forecaster.conformal.offsets.shape == (3, 10, 1, 11)
+    forecast = forecaster.predict(frame, level=90, adaptive=True)
+    assert (forecast["tsformer-lo-90"] < forecast["tsformer-hi-90"]).all()
+
+
+@pytest.mark.slow
+def test_a_fit_of_counts(sales: tuple[Path, pd.DataFrame], tmp_path: Path) -> None:
+    folder, frame = sales
+    given = ("model.head=negative_binomial", "scaling.per=none", "model.decoding=autoregressive")
+    result = run_fit(*OF_SALES, *given, f"hydra.run.dir={tmp_path / 'run'}", cwd=folder)
+    assert result.returncode == 0, result.stderr
+    metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    assert metrics["test_quantiles"]["tsformer"]["scaled_crps"] > 0
+    forecast = Forecaster.load(tmp_path / "run" / "model").predict(frame, num_samples=2)
+    assert (forecast["tsformer-sample-1"] % 1 == 0).all()
+
+    frame.assign(y=frame["y"] - 0.5).to_csv(tmp_path / "sales.csv", index=False)
+    result = run_fit(*OF_SALES, *given, f"hydra.run.dir={tmp_path / 'no'}", cwd=tmp_path)
+    assert result.returncode == 2
+    assert "series 'left', 2024-01-01 00:00:00: " in result.stderr
+    assert "is no count" in result.stderr
+    assert not (tmp_path / "no" / "checkpoints").exists()

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tsformer.data.findings import Finding, Findings
-from tsformer.data.scaling import find_too_small_for_log1p
+from tsformer.data.scaling import find_too_small_for_log1p, find_values
 from tsformer.data.store import SeriesStore
 from tsformer.data.types import BoolArray, IntArray
 
@@ -60,6 +60,22 @@ def find_short(
 def check_transform(store: SeriesStore, transform: str, findings: Findings) -> None:
     """Find values that a transform of the target cannot take."""
     if transform == "log1p" and (finding := find_too_small_for_log1p(store)):
+        findings.add(finding)
+
+
+def check_counts(store: SeriesStore, head: str, findings: Findings) -> None:
+    """Find values that are no counts, which the head `negative_binomial` cannot take."""
+    if head != "negative_binomial":
+        return
+    finding = find_values(
+        store,
+        # Whole as far as float32 tells, in which a store holds them.
+        lambda values: (values < 0) | (np.abs(values - values.round()) > 1e-7 * values),
+        "values that are no counts",
+        "is no count, 0 or a whole number above, which model.head=negative_binomial takes",
+        "Set model.head=quantile.",
+    )
+    if finding:
         findings.add(finding)
 
 

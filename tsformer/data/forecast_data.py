@@ -4,7 +4,7 @@ import numpy as np
 
 from tsformer.config import FitConfig
 from tsformer.data.calendar import grid_features
-from tsformer.data.checks import check_transform, find_short
+from tsformer.data.checks import check_counts, check_transform, find_short
 from tsformer.data.covariates import CovariateEncoder
 from tsformer.data.findings import Findings
 from tsformer.data.groups import group_series
@@ -39,7 +39,8 @@ class ForecastData:
 
         Raises:
             ConfigError: a part of the split holds no window of L + H steps.
-            DataError: series cannot be forecast together, or not with the transform asked for.
+            DataError: series cannot be forecast together, or not with the transform or the head
+                asked for.
         """
         self.config = config
         self.columns = table.columns
@@ -58,6 +59,7 @@ class ForecastData:
         )
         self._check_lengths()
         check_transform(store, config.scaling.transform, self.findings)
+        check_counts(store, config.model.head, self.findings)
         self.findings.refuse()
         self.scaler = Scaler.fit(store, self.train_end, **config.scaling.model_dump())
         self.covariates = CovariateEncoder.fit(store, columns, self.train_end)

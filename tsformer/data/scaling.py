@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tsformer.data.findings import Finding
 from tsformer.data.moments import moments, nonzero_spread, pooled
 from tsformer.data.store import SeriesStore
-from tsformer.data.types import FloatArray, IntArray
+from tsformer.data.types import BoolArray, FloatArray, IntArray
 
 Per = Literal["series", "dataset", "none"]
 Method = Literal["standard", "robust"]
@@ -120,23 +120,42 @@ class Scaler:
 
 def find_too_small_for_log1p(store: SeriesStore) -> Finding | None:
     """Return what is wrong with values of -1 and less, which have no log1p; None without any."""
+    return find_values(
+        store,
+        lambda values: values <= -1,
+        "values too small for log1p",
+        "has no log1p, which takes values above -1",
+        "Set scaling.transform=asinh or none.",
+    )
+
+
+def find_values(
+    store: SeriesStore,
+    are_wrong: Callable[[FloatArray], BoolArray],
+    kind: str,
+    text: str,
+    remedy: str,
+) -> Finding | None:
+    """Return an error that names the first value that is wrong and counts all; None without any.
+
+    Args:
+        store: the series.
+        are_wrong: from values, NaN where missing, to which are wrong.
+        kind: what they are called together.
+        text: what is wrong with the first one, after its series, stamp and value.
+        remedy: what to do.
+    """
     finding = None
     for series, values in store.blocks():
-        wrong = np.flatnonzero(values <= -1)
+        wrong = np.flatnonzero(are_wrong(values))
         if not len(wrong):
             continue
         if finding is None:
             s = series[wrong[0]]
             row = store.offsets[series[0]] + wrong[0]
             stamp = store.stamps(np.array([row - store.offsets[s] + store.starts[s]]))[0]
-            finding = Finding(
-                "error",
-                "values too small for log1p",
-                f"series {store.ids[s]!r}, {stamp}: {values[wrong[0]]:g} has no log1p, which "
-                "takes values above -1",
-                "Set scaling.transform=asinh or none.",
-                count=0,
-            )
+            text = f"series {store.ids[s]!r}, {stamp}: {values[wrong[0]]:g} {text}"
+            finding = Finding("error", kind, text, remedy, count=0)
         finding.count += len(wrong)
     return finding
 

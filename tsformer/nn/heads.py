@@ -103,7 +103,7 @@ class QuantileHead(Head):
     def loss(self, parameters: Tensor, target: Tensor) -> Tensor:
         """Return twice the mean pinball loss over the levels."""
         error = target[..., None] - parameters
-        levels = torch.tensor(self.levels).to(error)
+        levels = error.new_tensor(self.levels)
         return 2 * torch.maximum(levels * error, (levels - 1) * error).mean(dim=-1)
 
     def point(self, parameters: Tensor) -> Tensor:
@@ -163,7 +163,7 @@ class StudentTHead(Head):
         """Return the t distribution's quantiles."""
         from scipy.special import stdtrit  # here, as it takes a fifth of a second
 
-        location, scale, freedom = parameters.double().cpu().split(1, dim=-1)
+        location, scale, freedom = parameters.detach().double().cpu().split(1, dim=-1)
         scores = torch.from_numpy(stdtrit(freedom.numpy(), np.asarray(levels)))
         return (location + scale * scores).to(parameters)
 
@@ -193,7 +193,7 @@ class NegativeBinomialHead(Head):
         """Return the least counts that are not exceeded with the levels' probabilities."""
         from scipy.stats import nbinom  # here, as it takes a second
 
-        average, alpha = parameters.double().cpu().split(1, dim=-1)
+        average, alpha = parameters.detach().double().cpu().split(1, dim=-1)
         success = 1 / (1 + alpha * average)
         counts = nbinom.ppf(np.asarray(levels), (1 / alpha).numpy(), success.numpy())
         return torch.from_numpy(counts).to(parameters)
@@ -257,12 +257,14 @@ def _at_scores(values: Tensor, levels: Sequence[float], scores: Tensor) -> Tenso
     right = torch.searchsorted(known, scores.contiguous()).clamp(1, len(known) - 1)
     left = right - 1
     low, high = values.gather(-1, left), values.gather(-1, right)
-    return low + (scores - known[left]) / (known[right] - known[left]) * (high - low)
+    # Which gives the known values exactly, and the same one between two that are alike.
+    return low.lerp(high, (scores - known[left]) / (known[right] - known[left]))
 
 
 def normal_scores(levels: Sequence[float]) -> Tensor:
     """Return the standard normal's quantiles, (Q,), in double precision."""
-    return torch.special.ndtri(torch.tensor(levels, dtype=torch.float64))
+    # On the CPU in any case: on the meta device it would import torch's compiler.
+    return torch.special.ndtri(torch.tensor(levels, dtype=torch.float64, device="cpu"))
 
 
 def inverse_softplus(x: Tensor) -> Tensor:

@@ -183,6 +183,7 @@ class ForecastNetwork(nn.Module):
             parameters, _ = self._decode_freely(window)
         return parameters.flatten(1, 2)[:, : self.horizon]
 
+    @torch.no_grad()  # paths need the cache, and their draws have no gradient
     def sample(
         self,
         context: Tensor,
