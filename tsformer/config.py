@@ -172,11 +172,16 @@ class SamplingConfig(Config):
 
 
 class OptimizerConfig(Config):
-    """The optimiser: AdamW (Loshchilov & Hutter 2019) or Adam."""
+    """The optimiser: AdamW (Loshchilov & Hutter 2019) or Adam.
+
+    The linear skip has a rate and a decay of its own, or, where they are None, those of the rest.
+    """
 
     name: Literal["adamw", "adam"]
     lr: float = Field(gt=0, allow_inf_nan=False)
     weight_decay: float = Field(ge=0, allow_inf_nan=False)
+    skip_lr: float | None = Field(gt=0, allow_inf_nan=False)
+    skip_weight_decay: float | None = Field(ge=0, allow_inf_nan=False)
     betas: tuple[Annotated[float, Rate], Annotated[float, Rate]]
 
 

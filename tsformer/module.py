@@ -149,10 +149,18 @@ class ForecastModule(LightningModule):
     def configure_optimizers(self) -> Any:
         """Return the optimiser with a learning rate that changes every step."""
         settings = dict(self.optimizer_settings)
+        skip = {name: settings.pop(f"skip_{name}", None) for name in ("lr", "weight_decay")}
+        skip = {name: value for name, value in skip.items() if value is not None}
         kind = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}[settings.pop("name")]
         # One kernel for all weights. In mixed precision Lightning cannot clip its gradients.
         fused = self.trainer.precision == "32-true"
-        optimizer = kind(self.network.parameters(), fused=fused, **settings)
+        parts: dict[bool, list[nn.Parameter]] = {False: [], True: []}
+        for name, parameter in self.network.named_parameters():
+            parts[bool(skip) and name.startswith("skip.")].append(parameter)
+        groups: list[dict[str, Any]] = [{"params": parts[False]}]
+        if parts[True]:
+            groups.append({"params": parts[True], **skip})
+        optimizer = kind(groups, fused=fused, **settings)
         total = max(int(self.trainer.estimated_stepping_batches), 1)
         schedule = learning_rate_factor(total_steps=total, **self.scheduler_settings)
         scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, schedule)

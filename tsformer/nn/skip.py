@@ -1,5 +1,6 @@
 """Linear maps from context to horizon that stand beside the transformer."""
 
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 
@@ -16,8 +17,8 @@ class SeasonalSkip(nn.Module):
 
     Patches are seasons: one small map from patches to patches serves all positions in them, after
     a convolution has mixed in their neighbours (Lin et al. 2024, SparseTSF). It has L/p x H/p
-    weights, which are hard to overfit. What the last two patches say of the steps right ahead is
-    not seasonal; a full map of them, 0 at first, is added.
+    weights, which are hard to overfit. What the last two patches say of the next two is not
+    seasonal alone; a full map between them, 0 at first, is added.
     """
 
     def __init__(self, context_length: int, horizon: int, patch_len: int) -> None:
@@ -28,7 +29,8 @@ class SeasonalSkip(nn.Module):
         reach = patch_len // 2
         self.neighbours = nn.Conv1d(1, 1, 2 * reach + 1, padding=reach, bias=False)
         self.patches = nn.Linear(context_length // patch_len, -(-horizon // patch_len), bias=False)
-        self.latest = FullSkip(min(2 * patch_len, context_length), horizon)
+        near = 2 * patch_len
+        self.latest = FullSkip(min(near, context_length), min(near, horizon))
         nn.init.zeros_(self.latest.weight)
         nn.init.zeros_(self.latest.bias)
 
@@ -40,7 +42,8 @@ class SeasonalSkip(nn.Module):
         by_phase = series.view(batch, channels, -1, self.patch_len).transpose(2, 3)  # (B, C, p, P)
         seasonal = self.patches(by_phase).transpose(2, 3).flatten(2)  # (B, C, T*p)
         seasonal = seasonal[..., : self.horizon].transpose(1, 2)
-        return seasonal + self.latest(context[:, -self.latest.in_features :])
+        latest = self.latest(context[:, -self.latest.in_features :])
+        return seasonal + F.pad(latest, (0, 0, 0, self.horizon - latest.size(1)))
 
 
 def make_skip(name: str, context_length: int, horizon: int, patch_len: int) -> nn.Module | None:
