@@ -1,6 +1,9 @@
 """Measure tsformer against what it has to beat: `python scripts/benchmark.py data` or `speed`.
 
 Figures are medians of several runs, and ratios between things measured in the same run.
+
+`python scripts/benchmark.py accuracy dataset=[etth1,etth2] horizon=[96,192] seed=[1,2,3]` fits and
+tests in the protocol of the long-horizon papers, beside baselines and published figures.
 """
 
 import argparse
@@ -20,17 +23,22 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
+from benchmarks.accuracy import measure_accuracy
 from benchmarks.common import interleaved, new_table
 from benchmarks.speed import PARTS
+from hydra.errors import HydraException
+from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console
 from rich.table import Table
 from torch.utils.data import Dataset, default_collate
 
+from tsformer.console import open_console
 from tsformer.data.calendar import calendar_features
 from tsformer.data.covariates import CovariateEncoder
 from tsformer.data.scaling import Scaler
 from tsformer.data.table import SeriesTable
 from tsformer.data.windows import WindowBatch, WindowDataset, WindowIndex
+from tsformer.errors import TsformerError
 from tsformer.module import ForecastModule, masked_loss, update_average
 
 CONTEXT_LENGTH, HORIZON, BATCH_SIZE = 336, 96, 256
@@ -39,16 +47,33 @@ CONTEXT_LENGTH, HORIZON, BATCH_SIZE = 336, 96, 256
 def main() -> None:
     """Run the benchmark that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["data", "speed"])
+    parser.add_argument("what", choices=["data", "speed", "accuracy"])
+    parser.add_argument(
+        "settings",
+        nargs="*",
+        metavar="KEY=VALUE",
+        help="accuracy: dataset, horizon and seed, each a value or [a list]; output, a folder; "
+        "look_back of the linear baselines; any setting of a fit",
+    )
     parser.add_argument("--series", type=int, default=10_000, help="data: series of a large table")
     parser.add_argument("--steps", type=int, default=5_000, help="data: steps of each of them")
     parser.add_argument("--only", default=",".join(PARTS), help="speed: parts (default: all)")
     arguments = parser.parse_args()
+    if arguments.settings and arguments.what != "accuracy":
+        parser.error(f"{arguments.what} takes no {arguments.settings[0]}")
     console = Console(width=100)
     if arguments.what == "data":
         for with_calendar in (False, True):
             console.print(benchmark_windows(with_calendar=with_calendar))
         console.print(benchmark_opening(arguments.series, arguments.steps))
+    elif arguments.what == "accuracy":
+        try:
+            open_console().print(measure_accuracy(arguments.settings))
+        except (TsformerError, HydraException, OmegaConfBaseException, OSError) as error:
+            print(f"error: {error}", file=sys.stderr)
+            sys.exit(2)
+        except KeyboardInterrupt:  # what is finished is written
+            sys.exit(130)
     else:
         for part in arguments.only.split(","):
             console.print(PARTS[part]())
@@ -176,7 +201,7 @@ def training_step(batch: WindowBatch) -> Callable[[], Any]:
             "patch_len": 24,
             "decoding": "parallel",
             "instance_norm": True,
-            "linear_skip": True,
+            "linear_skip": "full",
         },
         num_groups=1,
         loss="l1",

@@ -140,7 +140,7 @@ def build(decoding="parallel", **overrides):
         "patch_len": 4,
         "decoding": decoding,
         "instance_norm": False,
-        "linear_skip": False,
+        "linear_skip": "none",
     }
     settings = {
         "num_groups": 3,

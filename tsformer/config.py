@@ -22,6 +22,11 @@ from pydantic import (
 from tsformer.errors import ConfigError
 
 Rate = Field(ge=0, lt=1)
+# The first models said true or false.
+Skip = Annotated[
+    Literal["full", "seasonal", "none"],
+    BeforeValidator(lambda x: {True: "full", False: "none"}[x] if isinstance(x, bool) else x),
+]
 Level = Annotated[float, Field(ge=1e-4, le=1 - 1e-4)]  # of a quantile
 # A bound far above any use, which a damaged or hostile file cannot pass.
 Positive = Field(gt=0, le=2**20)
@@ -126,7 +131,7 @@ class ModelConfig(Config):
     decoding: Literal["parallel", "autoregressive"]
     channels: Literal["independent", "joint"]
     instance_norm: bool
-    linear_skip: bool
+    linear_skip: Skip
     head: Literal["point", "quantile", "normal", "student_t", "negative_binomial"] = "point"
     quantiles: list[Level] = []
     activation_checkpointing: bool = False
@@ -242,6 +247,7 @@ class FitConfig(Config):
     eval_batch_size: int = Positive
     num_workers: int = Field(ge=0, le=1024)
     loss: Literal["l1", "huber", "mse"]
+    spectral_loss: float = Field(ge=0, le=1)
     ema_decay: float | None = Field(gt=0, lt=1)
     conformal: bool
     dataset: DatasetConfig

@@ -114,8 +114,8 @@ def calibrate(
             batch = windows[numbers[begin : begin + batch_size]]
             forecasts = forecast_windows(network, batch, () if is_point else levels)
             base = forecasts.point if is_point else forecasts.quantiles
-            target, observed = batch.target.numpy(), batch.target_observed.numpy()
-            yield base, target, observed, batch.series.numpy()
+            observed = batch.target_observed.numpy()
+            yield base, batch.target.double().numpy(), observed, batch.series.numpy()
 
     return conformal.calibrate(forecast_batches(), num_groups, levels)
 

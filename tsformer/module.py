@@ -43,6 +43,20 @@ def masked_loss(
     return losses.where(observed, 0.0).sum() / observed.sum().clamp(min=1)
 
 
+def spectral_loss(forecast: Tensor, target: Tensor, observed: Tensor) -> Tensor:
+    """Return the mean absolute error of the spectrum over the horizon (Wang et al. 2025, FreDF).
+
+    Steps of the horizon are correlated, their spectrum is less so.
+
+    Args:
+        forecast: (B, H, C).
+        target: (B, H, C).
+        observed: True where `target` is a measurement, (B, H, C); elsewhere the error counts as 0.
+    """
+    error = (forecast - target).where(observed, 0.0).float()  # half precision has no transform
+    return torch.fft.rfft(error, dim=1, norm="ortho").abs().mean()
+
+
 class ForecastModule(LightningModule):
     """Trains a `ForecastNetwork`; validates it by the forecasts it would give."""
 
@@ -52,6 +66,7 @@ class ForecastModule(LightningModule):
         network: dict[str, Any],
         num_groups: int,
         loss: str,
+        spectral_loss: float = 0.0,
         ema_decay: float | None,
         optimizer: dict[str, Any],
         scheduler: dict[str, Any],
@@ -65,6 +80,7 @@ class ForecastModule(LightningModule):
             network: arguments of `ForecastNetwork`.
             num_groups: groups of series that are forecast together, N.
             loss: of point forecasts; see `masked_loss`.
+            spectral_loss: part of the loss that the function of this name takes.
             ema_decay: see `update_average`; None forecasts with the weights as they are.
             optimizer: fields of `OptimizerConfig`.
             scheduler: fields of `SchedulerConfig`.
@@ -78,6 +94,7 @@ class ForecastModule(LightningModule):
             self.network.compile()
         self.ema_decay = ema_decay
         self.loss = loss
+        self.spectral_loss = spectral_loss
         self.optimizer_settings = optimizer
         self.scheduler_settings = scheduler
         self.validation_errors = ErrorSums(num_groups, network["horizon"], network["num_channels"])
@@ -122,8 +139,12 @@ class ForecastModule(LightningModule):
         self.validation_loss.reset()
 
     def _loss(self, parameters: Tensor, batch: WindowBatch) -> Tensor:
-        head = self.network.head
-        return masked_loss(head, self.loss, parameters, batch.target, batch.target_observed)
+        head, truth = self.network.head, (batch.target, batch.target_observed)
+        loss = masked_loss(head, self.loss, parameters, *truth)
+        if self.spectral_loss:
+            spectral = spectral_loss(head.point(parameters), *truth)
+            loss = (1 - self.spectral_loss) * loss + self.spectral_loss * spectral
+        return loss
 
     def configure_optimizers(self) -> Any:
         """Return the optimiser with a learning rate that changes every step."""

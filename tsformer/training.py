@@ -88,6 +88,7 @@ def fit(settings: Mapping[str, Any]) -> FitResult:
         compile=config.model.compile,
         num_groups=len(data.groups),
         loss=config.loss,
+        spectral_loss=config.spectral_loss,
         ema_decay=config.ema_decay,
         optimizer=config.optimizer.model_dump(),
         scheduler=config.scheduler.model_dump(),

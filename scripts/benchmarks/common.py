@@ -1,10 +1,14 @@
-"""Timing things against each other, and tables of what came out."""
+"""Timing things against each other, tables of what came out, and where it came out."""
 
+import os
+import platform
 import statistics
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import torch
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
@@ -31,3 +35,20 @@ def new_table(title: str, *columns: str) -> Table:
     for column in columns:
         table.add_column(column, justify="right")
     return table
+
+
+def machine() -> str:
+    """Return processor, cores, and version and threads of torch, in words."""
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
+    name = names[0] if names else platform.processor() or platform.machine()
+    threads = torch.get_num_threads()
+    return f"{name}, {os.cpu_count()} cores, torch {torch.__version__} with {threads} thread(s)"
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write a file that is whole at any time."""
+    scratch = path.with_name(f".{path.name}")
+    scratch.write_text(text, encoding="utf-8")
+    scratch.replace(path)

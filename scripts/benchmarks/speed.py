@@ -1,4 +1,4 @@
-"""Training, decoding, forecasting and importing, against the original TFModel and NeuralForecast.
+"""Training, decoding, forecasting and importing, against the original TFModel and its peers.
 
 Each function measures one part and returns its table; what is compared is first shown to be equal.
 """
@@ -8,7 +8,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from rich.table import Table
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from benchmarks import peers
 from benchmarks.common import interleaved, new_table
 from tsformer.config import ModelConfig
 from tsformer.data.columns import Columns
@@ -77,6 +78,11 @@ def measure_training() -> Table:
         training_step(ours.train(), (source, shifted), target),
         training_step(without_dropout, (source, shifted), target),
     ]
+    names = ["original, eager", "tsformer", "tsformer, dropout 0"]
+    sizes = peers.Sizes(D_MODEL, NUM_HEADS, D_FF, NUM_LAYERS, NUM_LAYERS, dropout=0.1)
+    networks = peers.networks(source, target, sizes)
+    steps += [training_step(*network) for network in networks.values() if network]
+    names += [name for name, network in networks.items() if network]
     with FlopCounterMode(display=False) as counter:  # which does not know our fused attention
         steps[0]()
     flops = counter.get_total_flops()
@@ -92,16 +98,23 @@ def measure_training() -> Table:
         "of peak",
         "speed",
     )
-    names = ["original, eager", "tsformer", "tsformer, dropout 0"]
     for name, own in zip(names, seconds, strict=True):
         table.add_row(
             name,
             f"{own * 1e3:.0f}",
             f"{1 / own:.2f}",
-            f"{flops / own / peak:.0%}",
+            "" if name in networks else f"{flops / own / peak:.0%}",  # theirs are other products
             f"{seconds[0] / own:.2f}",
         )
+    add_missing(table, networks)
     return table
+
+
+def add_missing(table: Table, found: Mapping[str, object | None]) -> None:
+    """Add a row for each peer that is not installed."""
+    for name, peer in found.items():
+        if peer is None:
+            table.add_row(name, "not installed")
 
 
 def measure_decoding() -> Table:
@@ -212,38 +225,17 @@ def measure_prediction(num_series: int = 5_000, num_matched: int = 1_000) -> Tab
     add("default model, its network alone", num_series, seconds * num_series / batch)
 
     frame, size = long_frame(num_matched), 96
-    matched = random_forecaster(size, horizon, patch_len=1, instance_norm=False, linear_skip=False)
-    (seconds,) = interleaved(lambda: matched.predict(frame), runs=3, repeats=1, warmups=1)
-    add(f"a token a step, {size} steps of context", num_matched, seconds)
-    name = "NeuralForecast VanillaTransformer, equal sizes"
-    if find_spec("neuralforecast"):
-        add(name, num_matched, peer_seconds(frame, size, horizon))
-    else:
-        table.add_row(name, "", "", "not installed")
+    matched = random_forecaster(size, horizon, patch_len=1, instance_norm=False, linear_skip="none")
+    model = matched.config.model
+    sizes = peers.Sizes(*(getattr(model, name) for name in peers.Sizes._fields))
+    found = peers.predictions(frame, size, horizon, sizes, batch)
+    actions = {f"a token a step, {size} steps of context": lambda: matched.predict(frame)}
+    actions |= {name: action for name, action in found.items() if action}
+    times = interleaved(*actions.values(), runs=3, repeats=1, warmups=1)
+    for name, seconds in zip(actions, times, strict=True):
+        add(name, num_matched, seconds)
+    add_missing(table, found)
     return table
-
-
-def peer_seconds(frame: pd.DataFrame, context_length: int, horizon: int) -> float:
-    """Time the forecasts of NeuralForecast's transformer with the sizes of our default model."""
-    from neuralforecast import NeuralForecast
-    from neuralforecast.models import VanillaTransformer
-
-    model = VanillaTransformer(
-        h=horizon,
-        input_size=context_length,
-        hidden_size=64,
-        n_head=4,
-        conv_hidden_size=128,
-        encoder_layers=2,
-        decoder_layers=1,
-        max_steps=1,
-        enable_progress_bar=False,
-        logger=False,
-    )
-    peer = NeuralForecast(models=[model], freq="h")
-    peer.fit(frame)
-    (seconds,) = interleaved(lambda: peer.predict(frame), runs=3, repeats=1, warmups=1)
-    return seconds
 
 
 FIRST_FORECAST = """
@@ -252,6 +244,7 @@ import pandas as pd
 from tsformer import Forecaster
 Forecaster.load(sys.argv[1]).predict(pd.read_parquet(sys.argv[2]))
 """
+OURS = "from tsformer import Forecaster, fit"  # `import tsformer` alone loads no torch
 
 
 def measure_imports() -> Table:
@@ -265,12 +258,16 @@ def measure_imports() -> Table:
             ("", ["pass"]),
             ("import torch", ["import torch"]),
             ("import tsformer", ["import tsformer"]),
+            (OURS, [OURS]),
             ("load a model, first forecast", [FIRST_FORECAST, str(model), str(history)]),
         ]
+        found = {code: find_spec(package) for package, code in peers.IMPORTS.items()}
+        programs += [(code, [peers.QUIET + code]) for code, spec in found.items() if spec]
         actions = [lambda code=code: run_python(*code) for _, code in programs]
         empty, *seconds = interleaved(*actions, runs=5, repeats=1, warmups=1)
     for (name, _), own in zip(programs[1:], seconds, strict=True):
         table.add_row(name, f"{own - empty:.2f}", f"{(own - empty) / (seconds[0] - empty):.2f}")
+    add_missing(table, found)
     return table
 
 

@@ -30,7 +30,7 @@ def build(**overrides):
         "patch_len": 4,
         "decoding": "parallel",
         "instance_norm": True,
-        "linear_skip": True,
+        "linear_skip": "full",
     }
     torch.manual_seed(0)
     return ForecastNetwork(**settings | overrides).double().eval()
@@ -98,7 +98,7 @@ def test_shapes(decoding, patch_len, horizon, channels, past, future, static):
 
 
 @pytest.mark.parametrize("patch_len", [1, 4, 12])
-@pytest.mark.parametrize("linear_skip", [True, False])
+@pytest.mark.parametrize("linear_skip", ["full", "seasonal", "none"])
 @pytest.mark.parametrize("instance_norm", [True, False])
 def test_free_running_forecast_is_the_teacher_forced_one_on_itself(
     patch_len, linear_skip, instance_norm
@@ -120,7 +120,7 @@ def test_free_running_forecast_is_the_teacher_forced_one_on_itself(
 
 @pytest.mark.parametrize("patch_len", [1, 4, 12])
 @pytest.mark.parametrize("channels", [1, 2])
-@pytest.mark.parametrize("linear_skip", [True, False])
+@pytest.mark.parametrize("linear_skip", ["full", "seasonal", "none"])
 @pytest.mark.parametrize("num_heads", [1, 4])
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
 def test_forecasts_through_the_cache_are_those_recomputed(
@@ -208,7 +208,7 @@ def test_target_step_changes_later_tokens_alone(patch_len):
 
 
 def test_decoding_starts_from_the_last_token_of_the_context():
-    network = build(decoding="autoregressive", instance_norm=False, linear_skip=False)
+    network = build(decoding="autoregressive", instance_norm=False, linear_skip="none")
     inputs = draw()
     for layer in network.transformer.decoder_layers:  # the decoder no longer sees the encoder
         torch.nn.init.zeros_(layer.cross_attention.out_proj.weight)
@@ -248,7 +248,7 @@ def test_missing_context_values_do_not_matter(decoding, instance_norm, garbage):
 
 @each_decoding
 def test_left_padding_does_not_matter(decoding):
-    network, inputs = build(decoding=decoding, linear_skip=False), draw()
+    network, inputs = build(decoding=decoding, linear_skip="none"), draw()
     inputs["observed"][:, :9] = False  # two tokens and a step
     inputs["context"][:, :9] = 0
     context, past = inputs["context"].clone(), inputs["past_features"].clone()
@@ -304,7 +304,7 @@ def test_forecasts_follow_shift_and_scale_of_each_channel(decoding):
 
 @each_decoding
 def test_every_input_changes_the_forecast(decoding):
-    network, inputs = build(decoding=decoding, linear_skip=False), draw()
+    network, inputs = build(decoding=decoding, linear_skip="none"), draw()
     before = forecast(network, inputs)
     for name in ("context", "past_features", "future_features", "static_features"):
         after = forecast(network, inputs, **{name: inputs[name] + torch.randn(inputs[name].shape)})
@@ -355,7 +355,7 @@ def test_without_the_transformer_the_forecast_is_the_linear_skip(decoding, patch
 
 @each_decoding
 def test_without_skip_and_transformer_the_forecast_is_the_mean(decoding):
-    network, inputs = build(decoding=decoding, linear_skip=False), draw()
+    network, inputs = build(decoding=decoding, linear_skip="none"), draw()
     for parameter in network.transformer.output.parameters():
         torch.nn.init.zeros_(parameter)
     count = inputs["observed"].sum(dim=1, keepdim=True)
@@ -488,7 +488,7 @@ def test_unknown_categories_tell_nothing(decoding, table, names):
 @each_decoding
 @pytest.mark.parametrize("taught", [True, False])
 def test_gradients_reach_every_category_but_the_unknown_one(decoding, taught):
-    network = build(decoding=decoding, linear_skip=False, **CATEGORIES)
+    network = build(decoding=decoding, linear_skip="none", **CATEGORIES)
     inputs, target = draw_categories(), draw_target()
     inputs["past_features"][0, :, 1:] = 0
     inputs["static_features"] = torch.tensor([[0.0, 0], [1, 1], [2, 5]], dtype=torch.float64)
@@ -707,7 +707,7 @@ def test_paths_of_a_linear_network_are_those_of_the_autoregression(slope):
         num_future_features=0,
         static_cardinalities=(),
         instance_norm=False,
-        linear_skip=False,
+        linear_skip="none",
     )
     network.head.parameters = lambda raw, mean, std: raw  # location and scale as they are
     last = []

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from tsformer.nn.embedding import CategoricalEmbedding
 from tsformer.nn.heads import make_head
 from tsformer.nn.norm import instance_statistics
+from tsformer.nn.skip import make_skip
 from tsformer.nn.transformer import TFModel
 
 
@@ -68,7 +69,7 @@ class ForecastNetwork(nn.Module):
         patch_len: int,
         decoding: str,
         instance_norm: bool,
-        linear_skip: bool,
+        linear_skip: str,
         head: str = "point",
         quantiles: Sequence[float] = (),
         activation_checkpointing: bool = False,
@@ -94,13 +95,14 @@ class ForecastNetwork(nn.Module):
             patch_len: steps a token spans, p.
             decoding: `parallel` or `autoregressive`.
             instance_norm: normalise each window by its own context.
-            linear_skip: add a linear map from context to horizon.
+            linear_skip: the linear map from context to horizon, see `make_skip`.
             head: see `make_head`.
             quantiles: levels of the head `quantile`.
             activation_checkpointing: see `TFModel`.
 
         Raises:
-            ValueError: `patch_len` does not divide `context_length`; an unknown decoding or head.
+            ValueError: `patch_len` does not divide `context_length`; an unknown decoding, head or
+                linear skip.
         """
         super().__init__()
         if context_length % patch_len:
@@ -140,7 +142,7 @@ class ForecastNetwork(nn.Module):
             if decoding == "parallel"
             else None
         )
-        self.skip = nn.Linear(context_length, horizon) if linear_skip else None
+        self.skip = make_skip(linear_skip, context_length, horizon, patch_len)
 
     def forward(
         self,
@@ -324,8 +326,7 @@ class ForecastNetwork(nn.Module):
         if self.skip is None:
             size = (context.size(0), self.target_tokens, self.patch_len * self.num_channels)
             return context.new_zeros(size)
-        forecast = self.skip(context.transpose(1, 2)).transpose(1, 2)  # (B, H, C)
-        return self._patch(self._fill_last_patch(forecast))
+        return self._patch(self._fill_last_patch(self.skip(context)))
 
 
 def _beside(tokens: Tensor, static: Tensor) -> Tensor:

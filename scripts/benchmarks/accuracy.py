@@ -1,0 +1,406 @@
+"""Accuracy in the protocol of the long-horizon papers, beside baselines on the same windows.
+
+A task is one method on one dataset, horizon and seed. Each finished task is a line of
+`accuracy.jsonl`, and is not done again; `accuracy.md` and `accuracy.csv` show the tasks asked for.
+"""
+
+import hashlib
+import json
+import shlex
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from hydra import compose, initialize_config_dir
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import DictConfig, OmegaConf
+from rich.table import Table
+
+from benchmarks.accuracy_report import Record, as_csv, as_markdown, as_table, summarise
+from benchmarks.common import machine, write_atomically
+from benchmarks.linear import RECIPES, TRAINING, train_linear
+from benchmarks.statistical import METHODS, forecast_each, is_installed
+from tsformer.baselines import seasonal_naive
+from tsformer.cli import CONF
+from tsformer.config import DatasetConfig, PathsConfig, parse
+from tsformer.data.calendar import seasonal_periods
+from tsformer.data.catalog import find_file, load_data
+from tsformer.data.forecast_data import ForecastData
+from tsformer.data.types import FloatArray, IntArray
+from tsformer.data.windows import WindowBatch
+from tsformer.errors import ConfigError
+from tsformer.forecaster import Forecaster
+from tsformer.forecasting import forecast_windows
+from tsformer.metrics import ErrorSums
+from tsformer.report import MODEL
+from tsformer.training import fit
+
+# How a dataset is fitted, whatever the horizon; a file conf/experiment/accuracy/<dataset>.yaml
+# goes before.
+EXPERIMENTS = dict.fromkeys(("etth1", "etth2", "ettm1", "ettm2"), "etth1_96")
+# Steps that the linear baselines see, as in Zeng et al. 2023.
+LOOK_BACKS = {"illness": 104}
+LOOK_BACK = 336
+# Windows that statistical models are fitted to, one by one, spread evenly over all test windows.
+FEW = 200
+# Settings that change no figure.
+_UNRELATED = {"paths", "logger", "num_workers", "eval_batch_size"}
+_DESCRIPTIVE = {"source", "url", "sha256", "licence", "unit", "suggested"}
+
+
+class Plan(NamedTuple):
+    """What the command line asks for.
+
+    Attributes:
+        datasets: names in conf/dataset/.
+        horizons: steps forecast, H.
+        seeds: of our fits and of the linear baselines.
+        output: folder of the results.
+        look_back: steps that the linear baselines see; None: as in their paper.
+        overrides: other settings of every fit, in Hydra's words.
+    """
+
+    datasets: list[str]
+    horizons: list[int]
+    seeds: list[int]
+    output: Path
+    look_back: int | None
+    overrides: list[str]
+
+
+class Score(NamedTuple):
+    """Errors of one method on the test windows, in scaled units, and what they cost."""
+
+    metrics: dict[str, float]
+    minutes: float
+    windows: int
+
+
+class Task(NamedTuple):
+    """One method, or some that are computed together, on one dataset, horizon and seed.
+
+    Attributes:
+        name: of the runner; see `RUNNERS`.
+        seed: None if nothing in it is random.
+        settings: of a fit, as plain values.
+        fingerprint: of all that its figures follow from.
+    """
+
+    name: str
+    dataset: str
+    horizon: int
+    seed: int | None
+    settings: dict[str, Any]
+    fingerprint: str
+
+    @property
+    def key(self) -> tuple[str, str, int, int | None, str]:
+        """What tells it from other tasks in the file of results."""
+        return self.name, self.dataset, self.horizon, self.seed, self.fingerprint
+
+
+def measure_accuracy(arguments: Sequence[str]) -> Table:
+    """Do the tasks that are not done yet, write the results, and return them as a table.
+
+    Args:
+        arguments: `key=value`: `dataset`, `horizon` and `seed` as one value or a list,
+            `[a,b]`; `output`, a folder; `look_back` of the linear baselines; and any settings
+            of a fit.
+
+    Raises:
+        ConfigError: an argument is wrong.
+        DataError: a dataset's file is missing, or cannot be used.
+    """
+    plan = parse_plan(arguments)
+    tasks = list(plan_tasks(plan))
+    plan.output.mkdir(parents=True, exist_ok=True)
+    lines = plan.output / "accuracy.jsonl"
+    _end_last_line(lines)
+    done = {key_of(record): record for record in read_records(lines)}
+    missing = [task for task in tasks if task.key not in done]
+    _check_data(missing)
+    about = {"commit": commit(), "machine": machine()}
+    for number, task in enumerate(missing, 1):
+        print(f"{number}/{len(missing)}: {task.dataset} {task.horizon}, {task.name}", flush=True)
+        scores = RUNNERS[task.name](task.settings)
+        record: Record = {
+            **dict(zip(("task", "dataset", "horizon", "seed", "settings"), task.key, strict=True)),
+            **about,
+            "methods": {method: score._asdict() for method, score in scores.items()},
+        }
+        done[task.key] = record
+        with lines.open("ab", buffering=0) as file:  # whole lines, also of several processes
+            file.write((json.dumps(record) + "\n").encode())
+    records = [done[task.key] for task in tasks]
+    rows = summarise(records)
+    command = shlex.join(["python", "scripts/benchmark.py", "accuracy", *arguments])
+    write_atomically(plan.output / "accuracy.md", as_markdown(rows, records, command))
+    write_atomically(plan.output / "accuracy.csv", as_csv(rows))
+    return as_table(rows)
+
+
+# What is to be done
+
+
+def parse_plan(arguments: Sequence[str]) -> Plan:
+    """Return what `key=value` arguments ask for.
+
+    Raises:
+        ConfigError: a list is empty or holds what it cannot hold.
+        HydraException: an argument is not `key=value`.
+    """
+    asked: dict[str, Any] = {
+        "dataset": ["etth1"],
+        "horizon": [96, 192, 336, 720],
+        "seed": [1, 2, 3],
+        "output": "docs/benchmarks",
+        "look_back": [],
+    }
+    overrides = []
+    for override in OverridesParser.create().parse_overrides(list(arguments)):
+        key = override.key_or_group
+        if key not in asked:
+            overrides.append(str(override.input_line))
+        elif override.is_sweep_override():
+            raise ConfigError(f"{override.input_line}: put a list in brackets, {key}=[a,b]")
+        elif override.value() in ([], "", None):
+            raise ConfigError(f"{override.input_line}: a value is needed")
+        else:
+            asked[key] = override.value()
+    return Plan(
+        datasets=_listed("dataset", asked["dataset"], str, "names"),
+        horizons=_numbers("horizon", asked["horizon"], least=1),
+        seeds=_numbers("seed", asked["seed"], least=0),
+        output=Path(str(asked["output"])).expanduser(),
+        look_back=next(iter(_numbers("look_back", asked["look_back"], least=1)), None),
+        overrides=overrides,
+    )
+
+
+def _listed(key: str, value: Any, kind: type, wanted: str) -> list[Any]:
+    """Return a value, or those of a list, each once."""
+    items = value if isinstance(value, list) else [value]
+    for item in items:
+        if type(item) is not kind:
+            raise ConfigError(f"{key}={item}: expected {wanted}, as {key}=[a,b]")
+    return list(dict.fromkeys(items))
+
+
+def _numbers(key: str, value: Any, least: int) -> list[int]:
+    wanted = f"whole numbers from {least} on"
+    numbers = _listed(key, value, int, wanted)
+    if min(numbers, default=least) < least:
+        raise ConfigError(f"{key}={min(numbers)}: expected {wanted}")
+    return numbers
+
+
+def plan_tasks(plan: Plan) -> Iterator[Task]:
+    """Yield the tasks of a plan: by dataset and horizon, ours first."""
+    for dataset in plan.datasets:
+        config = compose_fit(dataset, plan.overrides)
+        look_back = plan.look_back or LOOK_BACKS.get(dataset, LOOK_BACK)
+        # The length of the patches plays no part there, and 1 goes with any look-back.
+        shape = {"context_length": look_back, "model": {"patch_len": 1}}
+        for horizon in plan.horizons:
+            for seed in plan.seeds:
+                settings = _resolve(config, {"horizon": horizon, "seed": seed})
+                told = {key: settings[key] for key in settings.keys() - _UNRELATED}
+                yield Task(MODEL, dataset, horizon, seed, settings, fingerprint(told))
+            settings = _resolve(config, {"horizon": horizon, **shape})
+            told = _windows_of(settings)
+            yield Task("naive", dataset, horizon, None, settings, fingerprint(told))
+            for name in METHODS if is_installed() else ():
+                few = fingerprint({**told, "few": FEW})
+                yield Task(name, dataset, horizon, None, settings, few)
+            told = {**told, "context_length": look_back, **TRAINING}
+            for name in RECIPES:
+                for seed in plan.seeds:
+                    settings = _resolve(config, {"horizon": horizon, "seed": seed, **shape})
+                    yield Task(name, dataset, horizon, seed, settings, fingerprint(told))
+
+
+def compose_fit(dataset: str, overrides: list[str]) -> DictConfig:
+    """Return the settings of our fits of a dataset; `paths.run` is left open.
+
+    Raises:
+        HydraException: there is no such dataset, or no such setting.
+    """
+    experiment = EXPERIMENTS.get(dataset)
+    if (CONF / "experiment" / "accuracy" / f"{dataset}.yaml").exists():
+        experiment = f"accuracy/{dataset}"
+    choices = [f"dataset={dataset}"] + ([f"experiment={experiment}"] if experiment else [])
+    quiet = ["trainer.progress_bar=false", "logger.tensorboard=false", "logger.csv=false"]
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        return compose("fit", [*choices, *quiet, "paths.run=''", *overrides])
+
+
+def _resolve(config: DictConfig, changes: dict[str, Any]) -> dict[str, Any]:
+    """Return changed settings as plain values."""
+    changed = OmegaConf.merge(config, changes)
+    settings: Any = OmegaConf.to_container(changed, resolve=True, throw_on_missing=True)
+    return settings
+
+
+def _windows_of(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings that windows follow from."""
+    return {
+        **{key: settings[key] for key in ("dataset", "scaling", "sampling", "horizon")},
+        "channels": settings["model"]["channels"],
+    }
+
+
+def fingerprint(settings: dict[str, Any]) -> str:
+    """Return a hash of settings, without what only describes their dataset."""
+    dataset = {k: v for k, v in settings["dataset"].items() if k not in _DESCRIPTIVE}
+    text = json.dumps({**settings, "dataset": dataset}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _check_data(tasks: list[Task]) -> None:
+    """Raise DataError now, not after hours, if a dataset's file is missing."""
+    for settings in {task.dataset: task.settings for task in tasks}.values():
+        paths = parse(PathsConfig, settings["paths"])
+        dataset = parse(DatasetConfig, settings["dataset"])
+        find_file(dataset, paths.data, allow_download=paths.download)
+
+
+# What is done
+
+
+def key_of(record: Record) -> tuple[Any, ...]:
+    """Return the key of the task that a record is of."""
+    return tuple(record[name] for name in ("task", "dataset", "horizon", "seed", "settings"))
+
+
+def _end_last_line(path: Path) -> None:
+    """Keep a line that an interruption left unfinished from running into the next one."""
+    if path.exists() and not path.read_bytes().endswith(b"\n"):
+        with path.open("ab") as file:
+            file.write(b"\n")
+
+
+def read_records(path: Path) -> Iterator[Record]:
+    """Yield the records of a file; a line that is not whole is passed over."""
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+        try:
+            yield json.loads(line)
+        except ValueError:
+            continue
+
+
+def commit() -> str:
+    """Return the commit of this source tree, marked if files differ from it."""
+    command = ["git", "describe", "--always", "--dirty", "--exclude=*"]
+    found = subprocess.run(command, cwd=CONF, capture_output=True, text=True)
+    return found.stdout.strip() or "unknown"
+
+
+# How it is done
+
+Forecast = Callable[[IntArray, WindowBatch], FloatArray]
+
+
+def fit_ours(settings: dict[str, Any]) -> dict[str, Score]:
+    """Fit, and take the test figures that the fit reports; and those of a few windows."""
+    with tempfile.TemporaryDirectory() as folder:
+        run = Path(folder) / "run"
+        metrics = fit({**settings, "paths": {**settings["paths"], "run": str(run)}}).metrics
+        network = Forecaster.load(run / "model").network
+    test, minutes = metrics["test"][MODEL], metrics["train_seconds"] / 60
+    figures = {"mse": test["scaled_mse"], "mae": test["scaled_mae"]}
+    data = ForecastData(*load_data(settings))
+    few = few_windows(data)
+    on_few = score_windows(data, lambda _, batch: forecast_windows(network, batch).point, few)
+    return {
+        _label(MODEL, few, data): Score(on_few, 0.0, len(few)),
+        MODEL: Score(figures, minutes, metrics["test_windows"]),
+    }
+
+
+def score_naive(settings: dict[str, Any]) -> dict[str, Score]:
+    """Repeat the last value, and the last season of each length."""
+    data = ForecastData(*load_data(settings))
+    seasons = {f"seasonal naive ({k})": n for k, n in seasonal_periods(data.store.freq).items()}
+
+    def forecast(season: int, windows: IntArray, batch: WindowBatch) -> FloatArray:
+        group, origin = data.test.index.locate(windows)
+        series = data.groups[group]
+        repeated = seasonal_naive(data.store, series, origin, data.config.horizon, season)
+        return data.scaler.scale(repeated, series)
+
+    return {
+        name: Score(score_windows(data, partial(forecast, season)), 0.0, len(data.test))
+        for name, season in {"repeat last": 1, **seasons}.items()
+        if name == "repeat last" or season > 1
+    }
+
+
+def score_linear(name: str, settings: dict[str, Any]) -> dict[str, Score]:
+    """Train one of the linear baselines."""
+    data = ForecastData(*load_data(settings))
+    began = time.perf_counter()
+    model = train_linear(RECIPES[name], data, seed=data.config.seed, **TRAINING)
+    minutes = (time.perf_counter() - began) / 60
+
+    def forecast(windows: IntArray, batch: WindowBatch) -> FloatArray:
+        with torch.inference_mode():
+            found: FloatArray = model(batch.context, batch.observed).double().numpy()
+        return found
+
+    return {name: Score(score_windows(data, forecast), minutes, len(data.test))}
+
+
+def score_statistical(name: str, settings: dict[str, Any]) -> dict[str, Score]:
+    """Fit a statistical model to the past of each of a few windows."""
+    data = ForecastData(*load_data(settings))
+    few = few_windows(data)
+    began = time.perf_counter()
+    metrics = score_windows(data, lambda windows, _: forecast_each(data, name, windows), few)
+    minutes = (time.perf_counter() - began) / 60
+    return {_label(name, few, data): Score(metrics, minutes, len(few))}
+
+
+def few_windows(data: ForecastData) -> IntArray:
+    """Return the running numbers of `FEW` test windows, or of all if there are no more."""
+    return np.unique(np.linspace(0, len(data.test) - 1, FEW).astype(np.int64))
+
+
+def _label(method: str, few: IntArray, data: ForecastData) -> str:
+    return method if len(few) == len(data.test) else f"{method}, {len(few)} windows"
+
+
+def score_windows(
+    data: ForecastData, forecast: Forecast, windows: IntArray | None = None
+) -> dict[str, float]:
+    """Return errors over test windows, in scaled units.
+
+    Args:
+        data: the windows.
+        forecast: from running numbers of windows and their batch to forecasts, (B, H, C); where
+            they are NaN nothing counts.
+        windows: running numbers of those that count; None: all.
+    """
+    sums = ErrorSums(len(data.groups), data.config.horizon, data.groups.shape[1])
+    picked = np.arange(len(data.test)) if windows is None else windows
+    for begin in range(0, len(picked), 1024):
+        part = picked[begin : begin + 1024]
+        batch = data.test[part]
+        found = torch.from_numpy(forecast(part, batch))
+        observed = batch.target_observed & ~found.isnan()
+        sums.update(found.nan_to_num(), batch.target, observed, batch.series)
+    errors = sums.compute()
+    return {"mse": errors.mse(), "mae": errors.mae()}
+
+
+RUNNERS: dict[str, Callable[[dict[str, Any]], dict[str, Score]]] = {
+    MODEL: fit_ours,
+    "naive": score_naive,
+    **{name: partial(score_linear, name) for name in RECIPES},
+    **{name: partial(score_statistical, name) for name in METHODS},
+}
