@@ -613,6 +613,7 @@ def test_a_folder_from_before_distributions_is_read(tmp_path: Path) -> None:
     config = tmp_path / "model" / "config.json"
     values = json.loads(config.read_text())
     del values["conformal"], values["model"]["head"], values["model"]["quantiles"]
+    values["model"]["linear_skip"] = True
     config.write_text(json.dumps(values))
     loaded = Forecaster.load(tmp_path / "model")
     assert not loaded.is_probabilistic
