@@ -10,7 +10,7 @@ from lightning.pytorch import Callback, Trainer
 from torch.utils.data import DataLoader
 
 from tsformer.data.windows import WindowBatch
-from tsformer.module import ForecastModule, learning_rate_factor, masked_loss
+from tsformer.module import ForecastModule, learning_rate_factor, masked_loss, spectral_loss
 from tsformer.nn import ForecastNetwork
 from tsformer.nn.heads import PointHead, make_head
 
@@ -56,6 +56,26 @@ def test_loss_has_no_gradient_on_missing_steps(loss, triple):
     point_loss(loss, forecast, target, observed).backward()
     assert (forecast.grad[~observed] == 0).all()
     assert (forecast.grad[observed] != 0).all()
+
+
+def test_the_spectral_loss_is_that_of_the_discrete_fourier_transform(triple):
+    forecast, target, observed = triple
+    error = np.where(observed, forecast - target, 0.0)
+    spectrum = np.abs(np.fft.rfft(error, axis=1)) / np.sqrt(7)
+    assert spectral_loss(*triple).item() == pytest.approx(spectrum.mean(), rel=1e-5)
+    missing = forecast.where(observed, 1e6)
+    assert spectral_loss(missing, target, observed) == spectral_loss(*triple)
+    assert spectral_loss(target, target, observed) == 0
+
+
+def test_the_spectral_loss_is_a_part_of_the_loss():
+    batch = sine_batch(0)
+    losses = {}
+    for part in (0.0, 0.25, 1.0):
+        module = build(spectral_loss=part).eval()
+        losses[part] = module.training_step(batch, 0).item()
+    assert losses[0.25] == pytest.approx(0.75 * losses[0.0] + 0.25 * losses[1.0])
+    assert losses[1.0] != pytest.approx(losses[0.0], rel=0.01)
 
 
 @each_loss
@@ -121,7 +141,7 @@ def test_short_trainings_have_positive_rates(name, warmup_fraction, total):
     assert all(0 < value <= 1 for value in values)
 
 
-def build(decoding="parallel", **overrides):
+def build(decoding="parallel", linear_skip="none", **overrides):
     torch.manual_seed(0)
     network = {
         "context_length": CONTEXT,
@@ -140,7 +160,7 @@ def build(decoding="parallel", **overrides):
         "patch_len": 4,
         "decoding": decoding,
         "instance_norm": False,
-        "linear_skip": "none",
+        "linear_skip": linear_skip,
     }
     settings = {
         "num_groups": 3,
@@ -207,6 +227,26 @@ def test_the_learning_rate_follows_the_schedule(tmp_path, optimizer):
     assert type(trainer.optimizers[0]).__name__.lower() == optimizer
     assert group["betas"] == (0.8, 0.9)
     assert group["lr"] == pytest.approx(0.5 * 0.01)
+
+
+def test_the_skip_may_learn_at_a_rate_of_its_own(tmp_path):
+    plain = {"name": "adamw", "lr": 0.5, "weight_decay": 0.1, "betas": (0.8, 0.9)}
+    own = {**plain, "skip_lr": 0.25, "skip_weight_decay": 3.0}
+    for settings, count in ((own, 2), ({**plain, "skip_lr": None}, 1)):
+        module = build(optimizer=settings, linear_skip="seasonal")
+        trainer = build_trainer(tmp_path, max_steps=10)
+        trainer.fit(module, loader(*range(5)))
+        groups = trainer.optimizers[0].param_groups
+        assert len(groups) == count
+        assert (groups[0]["initial_lr"], groups[0]["weight_decay"]) == (0.5, 0.1)
+        trained = [p for group in groups for p in group["params"]]
+        assert {id(p) for p in trained} == {id(p) for p in module.network.parameters()}
+    skip = build(optimizer=own, linear_skip="seasonal")
+    trainer.fit(skip, loader(*range(5)))
+    group = trainer.optimizers[0].param_groups[1]
+    assert {id(p) for p in group["params"]} == {id(p) for p in skip.network.skip.parameters()}
+    assert (group["initial_lr"], group["weight_decay"]) == (0.25, 3.0)
+    assert group["lr"] == pytest.approx(0.25 * 0.01)
 
 
 @pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
