@@ -68,6 +68,7 @@ def test_the_spectral_loss_is_that_of_the_discrete_fourier_transform(triple):
     assert spectral_loss(target, target, observed) == 0
 
 
+@pytest.mark.filterwarnings("ignore:.*trainer. reference is not registered")
 def test_the_spectral_loss_is_a_part_of_the_loss():
     batch = sine_batch(0)
     losses = {}
@@ -241,7 +242,10 @@ def test_the_skip_may_learn_at_a_rate_of_its_own(tmp_path):
         assert (groups[0]["initial_lr"], groups[0]["weight_decay"]) == (0.5, 0.1)
         trained = [p for group in groups for p in group["params"]]
         assert {id(p) for p in trained} == {id(p) for p in module.network.parameters()}
-    skip = build(optimizer=own, linear_skip="seasonal")
+    skip, trainer = (
+        build(optimizer=own, linear_skip="seasonal"),
+        build_trainer(tmp_path, max_steps=10),
+    )
     trainer.fit(skip, loader(*range(5)))
     group = trainer.optimizers[0].param_groups[1]
     assert {id(p) for p in group["params"]} == {id(p) for p in skip.network.skip.parameters()}
