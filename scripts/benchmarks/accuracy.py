@@ -26,18 +26,19 @@ from benchmarks.accuracy_report import Record, as_csv, as_markdown, as_table, su
 from benchmarks.common import machine, write_atomically
 from benchmarks.linear import RECIPES, TRAINING, train_linear
 from benchmarks.statistical import METHODS, forecast_each, is_installed
+from tsformer import conformal
 from tsformer.baselines import seasonal_naive
 from tsformer.cli import CONF
 from tsformer.config import DatasetConfig, PathsConfig, parse
 from tsformer.data.calendar import seasonal_periods
 from tsformer.data.catalog import find_file, load_data
 from tsformer.data.forecast_data import ForecastData
-from tsformer.data.types import FloatArray, IntArray
-from tsformer.data.windows import WindowBatch
+from tsformer.data.types import BoolArray, FloatArray, IntArray
+from tsformer.data.windows import WindowDataset
 from tsformer.errors import ConfigError
 from tsformer.forecaster import Forecaster
-from tsformer.forecasting import forecast_windows
-from tsformer.metrics import ErrorSums
+from tsformer.forecasting import Forecasts, forecast_windows
+from tsformer.metrics import ErrorSums, QuantileErrors, QuantileSums, central_intervals
 from tsformer.report import MODEL
 from tsformer.training import fit
 
@@ -52,6 +53,8 @@ FEW = 200
 # Settings that change no figure.
 _UNRELATED = {"paths", "logger", "num_workers", "eval_batch_size"}
 _DESCRIPTIVE = {"source", "url", "sha256", "licence", "unit", "suggested"}
+INTERVAL = 0.9  # nominal coverage of the interval that is shown
+_AT_ONCE = 1024  # windows
 
 
 class Plan(NamedTuple):
@@ -75,7 +78,14 @@ class Plan(NamedTuple):
 
 
 class Score(NamedTuple):
-    """Errors of one method on the test windows, in scaled units, and what they cost."""
+    """Errors of one method on the test windows, and what they cost.
+
+    Attributes:
+        metrics: `mse` and `mae` in scaled units; where there are quantiles, `scaled_crps`, and
+            `coverage` if they have the interval of 90 %, both in units of the table.
+        minutes: of training.
+        windows: how many.
+    """
 
     metrics: dict[str, float]
     minutes: float
@@ -211,6 +221,7 @@ def plan_tasks(plan: Plan) -> Iterator[Task]:
             for seed in plan.seeds:
                 settings = _resolve(config, {"horizon": horizon, "seed": seed})
                 told = {key: settings[key] for key in settings.keys() - _UNRELATED}
+                told |= _quantiles_of(settings)
                 yield Task(MODEL, dataset, horizon, seed, settings, fingerprint(told))
             settings = _resolve(config, {"horizon": horizon, **shape})
             told = _windows_of(settings)
@@ -248,11 +259,24 @@ def _resolve(config: DictConfig, changes: dict[str, Any]) -> dict[str, Any]:
 
 
 def _windows_of(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings that windows follow from."""
+    """Return the settings that windows, and which figures there are of them, follow from."""
     return {
         **{key: settings[key] for key in ("dataset", "scaling", "sampling", "horizon")},
         "channels": settings["model"]["channels"],
+        **_quantiles_of(settings),
     }
+
+
+def _quantiles_of(settings: dict[str, Any]) -> dict[str, Any]:
+    levels = levels_of(settings)
+    return {"levels": levels} if levels else {}
+
+
+def levels_of(settings: dict[str, Any]) -> list[float]:
+    """Return the levels of the quantiles that are forecast; none where our fits give points."""
+    model = settings["model"]
+    levels: list[float] = model["quantiles"]
+    return levels if model["head"] != "point" or settings["conformal"] else []
 
 
 def fingerprint(settings: dict[str, Any]) -> str:
@@ -303,20 +327,37 @@ def commit() -> str:
 
 # How it is done
 
-Forecast = Callable[[IntArray, WindowBatch], FloatArray]
+# From windows of the validation or test part to forecasts in scaled units: points, (B, H, C), and
+# these with quantiles.
+PointForecast = Callable[[WindowDataset, IntArray], FloatArray]
+Forecast = Callable[[WindowDataset, IntArray], Forecasts]
 
 
 def fit_ours(settings: dict[str, Any]) -> dict[str, Score]:
     """Fit, and take the test figures that the fit reports; and those of a few windows."""
+    levels = levels_of(settings)
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
         metrics = fit({**settings, "paths": {**settings["paths"], "run": str(run)}}).metrics
-        network = Forecaster.load(run / "model").network
+        forecaster = Forecaster.load(run / "model")
     test, minutes = metrics["test"][MODEL], metrics["train_seconds"] / 60
     figures = {"mse": test["scaled_mse"], "mae": test["scaled_mae"]}
+    if levels:
+        told = metrics["test_quantiles"][MODEL]
+        figures["scaled_crps"] = told["scaled_crps"]
+        if (nominal := f"{INTERVAL:g}") in told["coverage"]:
+            figures["coverage"] = told["coverage"][nominal]
     data = ForecastData(*load_data(settings))
+
+    def forecast(part: WindowDataset, windows: IntArray) -> Forecasts:
+        found = forecast_windows(forecaster.network, part[windows], levels)
+        if forecaster.conformal is None:
+            return found
+        group, _ = part.index.locate(windows)
+        return found._replace(quantiles=forecaster.conformal.apply(found.quantiles, group))
+
     few = few_windows(data)
-    on_few = score_windows(data, lambda _, batch: forecast_windows(network, batch).point, few)
+    on_few = score_windows(data, forecast, few, levels)
     return {
         _label(MODEL, few, data): Score(on_few, 0.0, len(few)),
         MODEL: Score(figures, minutes, metrics["test_windows"]),
@@ -325,17 +366,21 @@ def fit_ours(settings: dict[str, Any]) -> dict[str, Score]:
 
 def score_naive(settings: dict[str, Any]) -> dict[str, Score]:
     """Repeat the last value, and the last season of each length."""
-    data = ForecastData(*load_data(settings))
+    data, levels = ForecastData(*load_data(settings)), levels_of(settings)
     seasons = {f"seasonal naive ({k})": n for k, n in seasonal_periods(data.store.freq).items()}
 
-    def forecast(season: int, windows: IntArray, batch: WindowBatch) -> FloatArray:
-        group, origin = data.test.index.locate(windows)
+    def forecast(season: int, part: WindowDataset, windows: IntArray) -> FloatArray:
+        group, origin = part.index.locate(windows)
         series = data.groups[group]
         repeated = seasonal_naive(data.store, series, origin, data.config.horizon, season)
         return data.scaler.scale(repeated, series)
 
+    def score(season: int) -> Score:
+        quantiles = with_quantiles(data, partial(forecast, season), levels)
+        return Score(score_windows(data, quantiles, levels=levels), 0.0, len(data.test))
+
     return {
-        name: Score(score_windows(data, partial(forecast, season)), 0.0, len(data.test))
+        name: score(season)
         for name, season in {"repeat last": 1, **seasons}.items()
         if name == "repeat last" or season > 1
     }
@@ -343,25 +388,31 @@ def score_naive(settings: dict[str, Any]) -> dict[str, Score]:
 
 def score_linear(name: str, settings: dict[str, Any]) -> dict[str, Score]:
     """Train one of the linear baselines."""
-    data = ForecastData(*load_data(settings))
+    data, levels = ForecastData(*load_data(settings)), levels_of(settings)
     began = time.perf_counter()
     model = train_linear(RECIPES[name], data, seed=data.config.seed, **TRAINING)
     minutes = (time.perf_counter() - began) / 60
 
-    def forecast(windows: IntArray, batch: WindowBatch) -> FloatArray:
+    def forecast(part: WindowDataset, windows: IntArray) -> FloatArray:
+        batch = part[windows]
         with torch.inference_mode():
             found: FloatArray = model(batch.context, batch.observed).double().numpy()
         return found
 
-    return {name: Score(score_windows(data, forecast), minutes, len(data.test))}
+    metrics = score_windows(data, with_quantiles(data, forecast, levels), levels=levels)
+    return {name: Score(metrics, minutes, len(data.test))}
 
 
 def score_statistical(name: str, settings: dict[str, Any]) -> dict[str, Score]:
     """Fit a statistical model to the past of each of a few windows."""
-    data = ForecastData(*load_data(settings))
+    data, levels = ForecastData(*load_data(settings)), levels_of(settings)
     few = few_windows(data)
     began = time.perf_counter()
-    metrics = score_windows(data, lambda windows, _: forecast_each(data, name, windows), few)
+
+    def forecast(part: WindowDataset, windows: IntArray) -> Forecasts:
+        return forecast_each(data, name, part, windows, levels)
+
+    metrics = score_windows(data, forecast, few, levels)
     minutes = (time.perf_counter() - began) / 60
     return {_label(name, few, data): Score(metrics, minutes, len(few))}
 
@@ -375,27 +426,78 @@ def _label(method: str, few: IntArray, data: ForecastData) -> str:
     return method if len(few) == len(data.test) else f"{method}, {len(few)} windows"
 
 
+def with_quantiles(
+    data: ForecastData, forecast: PointForecast, levels: Sequence[float]
+) -> Forecast:
+    """Give point forecasts the quantiles that their errors on validation windows ask for.
+
+    This is what `conformal=true` does to a point forecast of ours.
+    """
+    if not levels:
+        return lambda part, windows: _points(forecast(part, windows))
+    part = data.validation
+    numbers = conformal.calibration_windows(part.index, data.config.horizon * data.groups.shape[1])
+
+    def errors() -> Iterator[tuple[FloatArray, FloatArray, BoolArray, IntArray]]:
+        for begin in range(0, len(numbers), _AT_ONCE):
+            windows = numbers[begin : begin + _AT_ONCE]
+            batch, found = part[windows], forecast(part, windows)
+            observed = batch.target_observed.numpy()
+            yield found, batch.target.double().numpy(), observed, batch.series.numpy()
+
+    offsets = conformal.calibrate(errors(), len(data.groups), levels)
+
+    def calibrated(part: WindowDataset, windows: IntArray) -> Forecasts:
+        found, (group, _) = forecast(part, windows), part.index.locate(windows)
+        return Forecasts(found, offsets.apply(found, group))
+
+    return calibrated
+
+
+def _points(point: FloatArray) -> Forecasts:
+    return Forecasts(point, np.empty((*point.shape, 0)))
+
+
 def score_windows(
-    data: ForecastData, forecast: Forecast, windows: IntArray | None = None
+    data: ForecastData,
+    forecast: Forecast,
+    windows: IntArray | None = None,
+    levels: Sequence[float] = (),
 ) -> dict[str, float]:
-    """Return errors over test windows, in scaled units.
+    """Return errors over test windows; see `Score`.
 
     Args:
         data: the windows.
-        forecast: from running numbers of windows and their batch to forecasts, (B, H, C); where
-            they are NaN nothing counts.
+        forecast: where its points are NaN nothing counts.
         windows: running numbers of those that count; None: all.
+        levels: of the quantiles, if there are some, rising, (Q,).
     """
-    sums = ErrorSums(len(data.groups), data.config.horizon, data.groups.shape[1])
+    sizes = (len(data.groups), data.config.horizon, data.groups.shape[1])
+    sums, quantile_sums = ErrorSums(*sizes), QuantileSums(*sizes, levels)
     picked = np.arange(len(data.test)) if windows is None else windows
-    for begin in range(0, len(picked), 1024):
-        part = picked[begin : begin + 1024]
+    for begin in range(0, len(picked), _AT_ONCE):
+        part = picked[begin : begin + _AT_ONCE]
         batch = data.test[part]
-        found = torch.from_numpy(forecast(part, batch))
-        observed = batch.target_observed & ~found.isnan()
-        sums.update(found.nan_to_num(), batch.target, observed, batch.series)
+        point, quantiles = forecast(data.test, part)
+        seen = batch.target_observed & ~torch.from_numpy(np.isnan(point))
+        sums.update(torch.from_numpy(np.nan_to_num(point)), batch.target, seen, batch.series)
+        if levels:
+            series = data.groups[batch.series.numpy()]  # (B, C)
+            truth, *rising = (
+                torch.from_numpy(data.scaler.unscale(x, series))
+                for x in (batch.target.double().numpy(), *np.moveaxis(quantiles, -1, 0))
+            )
+            quantile_sums.update(torch.stack(rising, dim=-1), truth, seen, batch.series)
     errors = sums.compute()
-    return {"mse": errors.mse(), "mae": errors.mae()}
+    metrics = {"mse": errors.mse(), "mae": errors.mae()}
+    return metrics | (_quantile_metrics(quantile_sums.compute()) if levels else {})
+
+
+def _quantile_metrics(errors: QuantileErrors) -> dict[str, float]:
+    metrics = {"scaled_crps": errors.scaled_crps()}
+    if INTERVAL in central_intervals(errors.levels):
+        metrics["coverage"] = errors.coverage(INTERVAL)
+    return metrics
 
 
 RUNNERS: dict[str, Callable[[dict[str, Any]], dict[str, Score]]] = {

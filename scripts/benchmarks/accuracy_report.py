@@ -10,6 +10,10 @@ from typing import Any, NamedTuple
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+# How metrics are headed, and to how many digits they are shown.
+HEADS = {"scaled_crps": "CRPS", "coverage": "in 90 %"}
+DIGITS = {"scaled_crps": 4}
+
 PUBLISHED = Path(__file__).with_name("published.csv")
 
 Record = dict[str, Any]  # a line of accuracy.jsonl
@@ -99,8 +103,13 @@ def _metrics(rows: list[Row]) -> list[str]:
 def _figure(row: Row, metric: str) -> str:
     if metric not in row.mean:
         return ""
-    spread = f" ± {row.std[metric]:.3f}" if metric in row.std else ""
-    return f"{row.mean[metric]:.3f}{spread}"
+    digits = DIGITS.get(metric, 3)
+    spread = f" ± {row.std[metric]:.{digits}f}" if metric in row.std else ""
+    return f"{row.mean[metric]:.{digits}f}{spread}"
+
+
+def _heads(metrics: list[str]) -> list[str]:
+    return [HEADS.get(metric, metric.upper()) for metric in metrics]
 
 
 def _cells(row: Row, metrics: list[str]) -> list[str]:
@@ -112,7 +121,7 @@ def as_table(rows: list[Row]) -> Table:
     """Return a table for the terminal."""
     metrics = _metrics(rows)
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), title="Test windows, scaled units")
-    for name in ("", "H", "method", *(m.upper() for m in metrics), "minutes", "published in"):
+    for name in ("", "H", "method", *_heads(metrics), "minutes", "published in"):
         left = name in ("", "method", "published in")
         table.add_column(name, justify="left" if left else "right", no_wrap=True)
     last = None
@@ -141,7 +150,15 @@ def as_markdown(rows: list[Row], records: list[Record], command: str) -> str:
         f"{minutes:.0f} minutes of training in all.\n",
     ]
     metrics = _metrics(rows)
-    heads = ["H", "method", *(m.upper() for m in metrics), "minutes", "published in"]
+    if "scaled_crps" in metrics:
+        parts.append(
+            "CRPS is the weighted quantile loss over the model's levels, in units of the mean "
+            "absolute truth; `in 90 %` is the fraction of truths within the central interval of "
+            "90 %. Quantiles of methods that forecast points come from their errors on the "
+            "validation part (split conformal prediction), those of statistical models from "
+            "their own prediction intervals.\n"
+        )
+    heads = ["H", "method", *_heads(metrics), "minutes", "published in"]
     rules = ["---:", "---", *["---:"] * len(metrics), "---:", "---"]
     for dataset in dict.fromkeys(row.dataset for row in rows):
         parts.append(f"## {dataset}\n")

@@ -10,7 +10,14 @@ import pandas as pd
 import pytest
 import torch
 from benchmarks import accuracy, statistical
-from benchmarks.accuracy import measure_accuracy, parse_plan, plan_tasks, score_windows
+from benchmarks.accuracy import (
+    levels_of,
+    measure_accuracy,
+    parse_plan,
+    plan_tasks,
+    score_windows,
+    with_quantiles,
+)
 from benchmarks.accuracy_report import PUBLISHED, as_csv, as_markdown, read_published, summarise
 from benchmarks.linear import RECIPES, TRAINING, DLinear, InstanceLinear, NLinear, train_linear
 from hydra.errors import HydraException
@@ -18,7 +25,9 @@ from numpy.testing import assert_allclose
 
 from tsformer.data.catalog import load_data
 from tsformer.data.forecast_data import ForecastData
+from tsformer.data.windows import WindowBatch
 from tsformer.errors import ConfigError
+from tsformer.forecasting import Forecasts
 
 ROOT = Path(__file__).resolve().parents[2]
 L, H = 24, 6
@@ -27,6 +36,8 @@ TINY = (
     *(f"context_length={L}", "model.patch_len=6", "model.d_model=8", "model.d_ff=8"),
     *("model.num_heads=2", "model.num_layers=1", "trainer.max_epochs=1", "paths.cache=null"),
 )
+LEVELS = [0.05, 0.25, 0.5, 0.95]
+QUANTILES = ("model.head=quantile", f"model.quantiles={LEVELS}", "conformal=true")
 METHODS = ["tsformer", "repeat last", "seasonal naive (daily)", *RECIPES]
 
 
@@ -60,10 +71,32 @@ def finished(table: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return output
 
 
+@pytest.fixture(scope="module")
+def in_quantiles(table: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the results of a whole run with quantiles."""
+    output = tmp_path_factory.mktemp("quantiles")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(accuracy, "FEW", 20)
+        patch.setattr(accuracy, "is_installed", lambda: True)
+        patch.setattr(statistical, "build", lambda *_: LastValue())
+        arguments = [*TINY, *QUANTILES, "seed=1", f"dataset.path={table}", f"output={output}"]
+        measure_accuracy(arguments)
+    return output
+
+
 @pytest.fixture
 def data(table: Path) -> ForecastData:
     task = next(plan_tasks(parse_plan([*TINY, f"dataset.path={table}"])))
     return ForecastData(*load_data(task.settings))
+
+
+def points(data: ForecastData, forecast, levels=()):
+    """Return a forecast of points, from a batch, as `score_windows` takes it."""
+    return with_quantiles(data, lambda part, windows: forecast(part[windows]), levels)
+
+
+def last_value(batch: WindowBatch) -> np.ndarray:
+    return batch.context[:, -1:].expand(-1, H, -1).double().numpy()
 
 
 # The linear baselines
@@ -119,7 +152,8 @@ def test_instance_linear_takes_no_notice_of_what_is_missing(context):
 @pytest.mark.parametrize("name", RECIPES)
 def test_training_beats_repeating_the_last_value_and_follows_its_seed(data, name):
     def metrics(model: torch.nn.Module) -> dict[str, float]:
-        return score_windows(data, lambda _, batch: forecast_of(model, batch.context.numpy()))
+        forecast = points(data, lambda batch: forecast_of(model, batch.context.numpy()))
+        return score_windows(data, forecast)
 
     first, again, other = (
         train_linear(RECIPES[name], data, seed=seed, **TRAINING) for seed in (1, 1, 2)
@@ -127,7 +161,7 @@ def test_training_beats_repeating_the_last_value_and_follows_its_seed(data, name
     for a, b in zip(first.parameters(), again.parameters(), strict=True):
         assert torch.equal(a, b)
     assert metrics(first) != metrics(other)
-    last = score_windows(data, lambda _, batch: batch.context[:, -1:].expand(-1, H, -1).numpy())
+    last = score_windows(data, points(data, last_value))
     assert metrics(first)["mse"] < last["mse"] / 10
 
 
@@ -137,21 +171,22 @@ def test_training_beats_repeating_the_last_value_and_follows_its_seed(data, name
 def test_truth_scores_0_and_is_scored_on_every_window(data):
     picked = []
 
-    def oracle(windows, batch):
+    def oracle(part, windows):
+        assert part is data.test
         picked.extend(windows.tolist())
-        return batch.target.double().numpy()
+        return part[windows].target.double().numpy()
 
-    assert score_windows(data, oracle) == {"mse": 0, "mae": 0}
+    assert score_windows(data, with_quantiles(data, oracle, ())) == {"mse": 0, "mae": 0}
     assert picked == list(range(2 * (80 - H + 1)))  # two series, a fifth of 400 steps
 
 
 def test_what_is_not_forecast_does_not_count(data):
-    def forecast(windows, batch):
+    def forecast(batch):
         found = batch.target.double().numpy() + 2
         found[:, 1:] = np.nan
         return found
 
-    assert score_windows(data, forecast) == {"mse": 4, "mae": 2}
+    assert score_windows(data, points(data, forecast)) == {"mse": 4, "mae": 2}
 
 
 def test_naive_scores_are_those_of_a_plain_loop(finished):
@@ -171,33 +206,36 @@ def test_naive_scores_are_those_of_a_plain_loop(finished):
 
 
 class LastValue:
-    """Stands for a model of statsforecast."""
+    """Stands for a model of statsforecast; its interval of p % has ends p / 10 away."""
 
-    def forecast(self, y: np.ndarray, h: int) -> dict[str, np.ndarray]:
+    def forecast(self, y: np.ndarray, h: int, level: list[float] | None) -> dict[str, np.ndarray]:
         assert np.isfinite(y).all()
-        return {"mean": np.repeat(y[-1], h)}
+        ends = {"mean": 0, **{f"{end}-{p}": s * p / 10 for p in level or () for end, s in SIDES}}
+        return {name: np.repeat(y[-1] + away, h) for name, away in ends.items()}
 
 
-def test_statistical_models_see_the_past_of_few_windows(data, table, tmp_path, monkeypatch):
-    monkeypatch.setattr(accuracy, "is_installed", lambda: True)
-    monkeypatch.setattr(accuracy, "FEW", 20)
-    seasons = []
-    monkeypatch.setattr(statistical, "build", lambda _, x: seasons.append(x) or LastValue())
-    arguments = [*TINY, "seed=1", f"dataset.path={table}", f"output={tmp_path}"]
-    measure_accuracy(arguments)
-    with (tmp_path / "accuracy.csv").open(newline="") as file:
+SIDES = (("lo", -1), ("hi", 1))
+
+
+def test_statistical_models_see_the_past_of_few_windows(data, in_quantiles):
+    with (in_quantiles / "accuracy.csv").open(newline="") as file:
         rows = {row["method"]: row for row in csv.DictReader(file)}
     few = np.unique(np.linspace(0, 149, 20).astype(int))
-    last = score_windows(
-        data, lambda _, batch: batch.context[:, -1:].expand(-1, H, -1).numpy(), few
-    )
+    last = score_windows(data, points(data, last_value), few)
     for name in statistical.METHODS:
         row = rows[f"{name}, 20 windows"]
         assert row["windows"] == "20"
         assert float(row["mse"]) == pytest.approx(last["mse"], rel=1e-5)
     assert list(rows)[-3:] == [f"{x}, 20 windows" for x in ("tsformer", *statistical.METHODS)]
     assert rows["tsformer, 20 windows"]["mse"] != rows["tsformer"]["mse"]
-    assert seasons[0] == [24]  # at the first origin, two weeks have not passed yet
+
+
+def test_statistical_models_know_the_seasons_that_have_passed_twice(data, monkeypatch):
+    seasons = []
+    monkeypatch.setattr(statistical, "build", lambda _, x: seasons.append(x) or LastValue())
+    for windows in ([0], [17]):  # at hours 320 and 337 of weeks of 168
+        statistical.forecast_each(data, "AutoTheta", data.test, np.array(windows))
+    assert seasons == [[24], [24, 168]]
 
 
 def test_gaps_in_the_past_are_filled_for_statistical_models(tmp_path, monkeypatch):
@@ -207,7 +245,7 @@ def test_gaps_in_the_past_are_filled_for_statistical_models(tmp_path, monkeypatc
     task = next(plan_tasks(parse_plan([*TINY, f"dataset.path={tmp_path / 'gaps.csv'}"])))
     data = ForecastData(*load_data(task.settings))
     monkeypatch.setattr(statistical, "build", lambda *_: LastValue())
-    found = statistical.forecast_each(data, "AutoTheta", np.array([0]))
+    found = statistical.forecast_each(data, "AutoTheta", data.test, np.array([0])).point
     last = (frame.loc[299, "a"] - data.scaler.mean[0]) / data.scaler.std[0]
     assert_allclose(found[0, :, 0], last, rtol=1e-5)
 
@@ -217,10 +255,127 @@ def test_gaps_in_the_past_are_filled_for_statistical_models(tmp_path, monkeypatc
 def test_real_statistical_models_follow_a_season(method, seasons):
     pytest.importorskip("statsforecast")
     y = 50 + 10 * np.sin(2 * np.pi * np.arange(240) / 12)
-    found = statistical.build(method, seasons).forecast(y=y, h=12)["mean"]
-    assert found.shape == (12,)
+    y += np.random.default_rng(0).normal(size=240)
+    found = statistical.forecast_past(statistical.build(method, seasons), y, 12, LEVELS)
+    assert found.shape == (1 + len(LEVELS), 12)
+    assert_allclose(found[3], found[0])  # of the median
+    assert (np.diff(found[1:], axis=0) > 0).all()
     if seasons:
-        assert_allclose(found, y[:12], atol=1)
+        assert_allclose(found[0], y[:12], atol=5)
+
+
+# Quantiles
+
+
+def plain_score(q: np.ndarray, truth: np.ndarray) -> dict[str, float]:
+    """Return CRPS and coverage of quantiles (..., Q), in units of the table."""
+    pinball = 0.0
+    for j, level in enumerate(LEVELS):
+        error = truth - q[..., j]
+        pinball += np.maximum(level * error, (level - 1) * error).sum() / len(LEVELS)
+    within = (q[..., 0] <= truth) & (truth <= q[..., -1])
+    return {"scaled_crps": 2 * pinball / np.abs(truth).sum(), "coverage": within.mean()}
+
+
+def test_quantiles_are_scored_in_units_of_the_table(data):
+    rng = np.random.default_rng(2)
+    q = np.sort(rng.normal(scale=2, size=(len(data.test), H, 1, len(LEVELS))), axis=-1)
+
+    def forecast(_, windows):
+        return Forecasts(q[windows, ..., 2], q[windows])
+
+    batch = data.test[np.arange(len(data.test))]
+    mean, std = (
+        x[batch.series.numpy()][:, None, None] for x in (data.scaler.mean, data.scaler.std)
+    )
+    truth = batch.target.double().numpy() * std + mean
+    expected = plain_score(q * std[..., None] + mean[..., None], truth)
+    found = score_windows(data, forecast, levels=LEVELS)
+    assert list(found) == ["mse", "mae", "scaled_crps", "coverage"]
+    for name, value in expected.items():
+        assert found[name] == pytest.approx(value, rel=1e-6)
+
+
+def test_without_the_interval_of_90_there_is_no_coverage(data):
+    levels = [0.1, 0.5, 0.9]
+    found = score_windows(data, points(data, last_value, levels), levels=levels)
+    assert list(found) == ["mse", "mae", "scaled_crps"]
+
+
+def test_naive_quantiles_are_order_statistics_of_validation_errors(in_quantiles):
+    frame = waves()[["a", "b"]].to_numpy()
+
+    def errors(begin: int, end: int) -> np.ndarray:
+        return np.stack(
+            [frame[t : t + H] - frame[t - 24 : t - 24 + H] for t in range(begin, end - H + 1)]
+        )  # (W, H, 2)
+
+    scores = np.sort(errors(280, 320), axis=0)
+    m = len(scores)
+    ranks = [int(np.floor(0.05 * (m + 1))), int(np.floor(0.25 * (m + 1)))]
+    ranks += [int(np.ceil(0.5 * (m + 1))), int(np.ceil(0.95 * (m + 1)))]
+    truth = np.stack([frame[t : t + H] for t in range(320, 400 - H + 1)])
+    q = (truth - errors(320, 400))[..., None] + np.stack([scores[r - 1] for r in ranks], axis=-1)
+    record = next(r for r in records_of(in_quantiles) if r["task"] == "naive")
+    found = record["methods"]["seasonal naive (daily)"]["metrics"]
+    for name, value in plain_score(q, truth).items():
+        assert found[name] == pytest.approx(value, rel=1e-5)
+
+
+def test_every_method_has_quantiles_where_ours_has(in_quantiles):
+    with (in_quantiles / "accuracy.csv").open(newline="") as file:
+        rows = {row["method"]: row for row in csv.DictReader(file)}
+    assert {*METHODS, *(f"{x}, 20 windows" for x in statistical.METHODS)} < set(rows)
+    for row in rows.values():
+        assert 0 < float(row["scaled_crps"]) < 0.2
+        assert 0 <= float(row["coverage"]) <= 1
+    text = (in_quantiles / "accuracy.md").read_text()
+    assert "| H | method | MSE | MAE | CRPS | in 90 % | minutes |" in text
+    assert "split conformal prediction" in text
+
+
+def test_ours_scores_alike_in_the_fit_and_here(in_quantiles, table, tmp_path, monkeypatch):
+    monkeypatch.setattr(accuracy, "FEW", 10**6)  # all windows, under the same name
+    methods = [r["methods"] for r in records_of(in_quantiles) if r["task"] == "tsformer"]
+    told = methods[0]["tsformer"]["metrics"]
+    scores = []
+    score = accuracy.score_windows
+    monkeypatch.setattr(
+        accuracy, "score_windows", lambda *args: scores.append(score(*args)) or scores[-1]
+    )
+    plan = parse_plan([*TINY, *QUANTILES, "seed=1", f"dataset.path={table}"])
+    found = accuracy.fit_ours(next(plan_tasks(plan)).settings)["tsformer"].metrics
+    assert found == pytest.approx(told, rel=1e-6)
+    assert scores[0] == pytest.approx(told, rel=1e-5)
+
+
+def test_a_statistical_model_takes_the_ends_of_its_intervals(data):
+    found = statistical.forecast_past(LastValue(), np.arange(50.0), 3, [0.005, *LEVELS])
+    assert_allclose(found, np.tile([[49], [39.1], [40], [44], [49], [58]], 3))
+
+
+def test_levels_change_fingerprints_only_where_there_are_quantiles():
+    def fingerprints(*arguments: str) -> dict[str, str]:
+        plan = parse_plan(["horizon=96", "seed=1", *arguments])
+        return {task.name: task.fingerprint for task in plan_tasks(plan)}
+
+    point = fingerprints()
+    few = "model.quantiles=[0.1,0.5,0.9]"
+    assert {n for n, x in fingerprints(few).items() if x == point[n]} == {"naive", *RECIPES}
+    conformal = fingerprints("conformal=true")
+    others = [fingerprints("conformal=true", few), fingerprints("model.head=quantile")]
+    assert not {*point.values()} & {*conformal.values()}
+    assert not {*conformal.values()} & {*others[0].values()}
+    # The figures of baselines do not depend on how ours forecasts.
+    assert {n for n, x in others[1].items() if x == conformal[n]} == {"naive", *RECIPES}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "number"), [((), 0), (("conformal=true",), 11), (("model.head=normal",), 11)]
+)
+def test_there_are_levels_where_ours_is_probabilistic(arguments, number):
+    task = next(plan_tasks(parse_plan(["dataset=etth1", *arguments])))
+    assert len(levels_of(task.settings)) == number
 
 
 # Arguments
@@ -387,18 +542,18 @@ def record(dataset: str, horizon: int, method: str, seed: int, **metrics: float)
 
 def test_published_figures_stand_below_ours():
     records = [
-        record("etth1", 96, "tsformer", 1, mse=0.36, mae=0.38, crps=0.3),
-        record("etth1", 96, "tsformer", 2, mse=0.38, mae=0.40, crps=0.3),
+        record("etth1", 96, "tsformer", 1, mse=0.36, mae=0.38, scaled_crps=0.3),
+        record("etth1", 96, "tsformer", 2, mse=0.38, mae=0.40, scaled_crps=0.3),
     ]
     rows = summarise(records)
     assert [row.method for row in rows[:2]] == ["tsformer", "DUET (searched)"]
     assert all((row.dataset, row.horizon) == ("etth1", 96) for row in rows)
     text = as_markdown(rows, records, "command")
-    assert "| 96 | tsformer | 0.370 ± 0.014 | 0.390 ± 0.014 | 0.300 ± 0.000 | 2.0 |  |" in text
+    assert "| 96 | tsformer | 0.370 ± 0.014 | 0.390 ± 0.014 | 0.3000 ± 0.0000 | 2.0 |  |" in text
     assert "| 96 | PatchTST/64 (512) | 0.370 | 0.400 |  |  | Nie et al. 2023, table 3 |" in text
     assert "4 minutes of training" in text
     lines = list(csv.DictReader(as_csv(rows).splitlines()))
-    assert [line["crps"] for line in lines[:2]] == ["0.3", ""]
+    assert [line["scaled_crps"] for line in lines[:2]] == ["0.3", ""]
     assert lines[1]["source"].startswith("Qiu et al. 2025")
 
 
