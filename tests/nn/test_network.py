@@ -11,29 +11,33 @@ DECODINGS = ("parallel", "autoregressive")
 each_decoding = pytest.mark.parametrize("decoding", DECODINGS)
 
 
+SETTINGS = {
+    "context_length": CONTEXT,
+    "horizon": 10,
+    "num_channels": 2,
+    "cardinalities": [0, 0, 0],
+    "num_future_features": 2,
+    "static_cardinalities": [0],
+    "d_model": 8,
+    "num_heads": 2,
+    "d_ff": 16,
+    "num_layers": 1,
+    "num_decoder_layers": 2,
+    "dropout": 0.1,
+    "attention_dropout": 0.0,
+    "patch_len": 4,
+    "decoding": "parallel",
+    "instance_norm": True,
+    "linear_skip": "full",
+}
+
+
 def build(**overrides):
     """Return a small network in double precision, in evaluation, with random weights."""
-    settings = {
-        "context_length": CONTEXT,
-        "horizon": 10,
-        "num_channels": 2,
-        "cardinalities": [0, 0, 0],
-        "num_future_features": 2,
-        "static_cardinalities": [0],
-        "d_model": 8,
-        "num_heads": 2,
-        "d_ff": 16,
-        "num_layers": 1,
-        "num_decoder_layers": 2,
-        "dropout": 0.1,
-        "attention_dropout": 0.0,
-        "patch_len": 4,
-        "decoding": "parallel",
-        "instance_norm": True,
-        "linear_skip": "full",
-    }
     torch.manual_seed(0)
-    return ForecastNetwork(**settings | overrides).double().eval()
+    network = ForecastNetwork(**SETTINGS | overrides).double().eval()
+    network.transformer.output.reset_parameters()  # 0 at first beside a linear skip
+    return network
 
 
 def draw(batch=3, horizon=10, channels=2, past=3, future=2, static=1, seed=1):
@@ -527,6 +531,12 @@ def test_without_categories_the_weights_are_those_of_the_transformer(decoding, j
     assert parts == {"transformer", "skip"} | ({"queries"} if decoding == "parallel" else set())
     plain = network.transformer.encoder_embedding.linear.in_features
     assert plain == 4 * (1 + joint + 3)
+
+
+@pytest.mark.parametrize("skip", ["full", "seasonal", "none"])
+def test_training_begins_at_the_linear_skip_alone(skip):
+    made = ForecastNetwork(**SETTINGS | {"linear_skip": skip})
+    assert (made.transformer.output.weight == 0).all() == (skip != "none")
 
 
 def test_unknown_decoding_is_refused():
