@@ -236,6 +236,12 @@ def test_counts_are_not_scaled(fit_config, scaling):
     assert "set scaling.per=none and scaling.transform=none" in line
 
 
+def test_counts_are_not_calibrated():
+    counts = {"model.head": "negative_binomial", "scaling.per": "none", "conformal": True}
+    (line,) = problems(counts)
+    assert "set model.head=quantile, or conformal=false" in line
+
+
 def test_heads_have_to_divide_the_width():
     (line,) = problems({"model.d_model": 64, "model.num_heads": 5})
     assert line.startswith("model: ")

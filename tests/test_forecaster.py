@@ -817,9 +817,10 @@ def test_a_longer_horizon_goes_on_from_its_own_forecasts() -> None:
         ({"quantiles": 1.5}, r"quantiles=1\.5: give levels between 0 and 1"),
         ({"quantiles": [0.1, 0]}, r"quantiles=0\.0: give levels"),
         ({"quantiles": [None, "x"]}, "quantiles=.*: give a number or a list"),
-        ({"num_samples": 0}, "num_samples=0: give a number from 1 up"),
-        ({"horizon": 0}, "horizon=0: give a number from 1 up"),
-        ({"horizon": -3}, "horizon=-3: give a number from 1 up"),
+        ({"num_samples": 0}, "num_samples=0: give a whole number from 1 up"),
+        ({"horizon": 0}, "horizon=0: give a whole number from 1 up"),
+        ({"horizon": 2.5}, "horizon=2.5: give a whole number"),
+        ({"horizon": -3}, "horizon=-3: give a whole number from 1 up"),
         ({"adaptive": True}, "needs a model that was fitted with conformal=true"),
     ],
 )

@@ -281,6 +281,11 @@ class FitConfig(Config):
     def _check_conformal(self) -> Self:
         if self.conformal and len(self.model.quantiles) < 2:
             raise ValueError("conformal=true calibrates model.quantiles: give two at least")
+        if self.conformal and self.model.head == "negative_binomial":
+            raise ValueError(
+                "conformal=true would leave quantiles of counts neither whole nor above 0: set "
+                "model.head=quantile, or conformal=false"
+            )
         return self
 
     @model_validator(mode="after")

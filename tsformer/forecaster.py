@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from operator import index
 from pathlib import Path
 from typing import Any
 
@@ -131,11 +132,10 @@ class Forecaster:
             ConfigError: an argument is out of range, or asks for a distribution of a model that
                 gives points alone.
         """
-        columns_of = self._distribution_columns(level, quantiles, num_samples, adaptive)
-        for name, number in (("batch_size", batch_size), ("horizon", horizon)):
-            if number is not None and number < 1:
-                raise ConfigError(f"{name}={number}: give a number from 1 up.")
-        steps = horizon or self.horizon
+        batch_size = _count("batch_size", batch_size)
+        steps = self.horizon if horizon is None else _count("horizon", horizon)
+        num_paths = 0 if num_samples is None else _count("num_samples", num_samples)
+        columns_of = self._distribution_columns(level, quantiles, num_paths, adaptive)
         if steps > self.horizon:
             warnings.warn(
                 f"horizon={steps}: the model was trained for {self.horizon} steps; beyond them it "
@@ -153,12 +153,13 @@ class Forecaster:
         windows = self._windows(store, WindowIndex.ahead(store, groups), columns, whole)
         windows.future = _encode_future(encoder, ahead, categories, whole)
         past = self._latest_windows(store, groups, columns) if adaptive else None
+        offset_rows = self._offset_rows(store, groups)
         with torch.random.fork_rng():
             torch.manual_seed(seed)
             scaled = np.concatenate(
                 [
-                    self._forecast(windows, batch, columns_of, num_samples, past)
-                    for batch in BatchSampler(windows.index, batch_size, shuffle=False)
+                    self._forecast(windows, i, columns_of, num_paths, offset_rows[i], past)
+                    for i in BatchSampler(windows.index, batch_size, shuffle=False)
                 ]
             )[:, :steps]  # (N, H, C, Q)
         forecast = np.empty((len(store.ids), steps, scaled.shape[-1]))
@@ -175,7 +176,7 @@ class Forecaster:
         begins[groups] = windows.index.first[:, None]
         names = _series_columns(rows, columns, store)
         values = forecast.reshape(-1, forecast.shape[-1]).T
-        samples = [f"sample-{number + 1}" for number in range(num_samples or 0)]
+        samples = [f"sample-{number + 1}" for number in range(num_paths)]
         forecasts = ["tsformer", *(f"tsformer-{name}" for name in [*columns_of, *samples])]
         return pd.DataFrame(
             {name: np.repeat(values, steps) for name, values in names.items()}
@@ -187,7 +188,7 @@ class Forecaster:
         self,
         level: float | Sequence[float],
         quantiles: float | Sequence[float],
-        num_samples: int | None,
+        num_paths: int,
         adaptive: bool,
     ) -> dict[str, float]:
         """Return the quantile levels that are asked for by what their columns are called."""
@@ -201,10 +202,8 @@ class Forecaster:
             if not 0 < quantile < 1:
                 raise ConfigError(f"quantiles={quantile}: give levels between 0 and 1.")
             columns[f"q-{quantile:g}"] = quantile
-        if num_samples is not None and num_samples < 1:
-            raise ConfigError(f"num_samples={num_samples}: give a number from 1 up.")
         is_point = self.config.model.head == "point"
-        if (columns and not self.is_probabilistic) or (num_samples and is_point):
+        if (columns and not self.is_probabilistic) or (num_paths and is_point):
             raise ConfigError(
                 "the model forecasts points alone. Fit it with model.head=quantile (or normal, "
                 "student_t), or with conformal=true for intervals."
@@ -268,10 +267,11 @@ class Forecaster:
         windows: WindowDataset,
         numbers: IntArray,
         columns: Mapping[str, float],
-        num_samples: int | None,
+        num_paths: int,
+        offset_rows: IntArray,
         past: WindowDataset | None,
     ) -> FloatArray:
-        """Return point, quantiles of the columns and samples, in scaled units, (B, H, C, 1+Q+M)."""
+        """Return point, quantiles of the columns and paths, in scaled units, (B, H, C, 1+Q+M)."""
         batch = windows[numbers]
         wanted = tuple(columns.values())
         if self.conformal is None or not wanted:
@@ -279,39 +279,36 @@ class Forecaster:
             point, quantiles = forecast_windows(self.network, batch, rising)
             quantiles = quantiles[..., np.searchsorted(rising, wanted)]
         else:
-            groups = windows.index.groups[numbers]
-            rows = self._conformal_rows(windows.store, groups)
-            offsets = self.conformal.offsets[rows].astype(np.float64)
             levels = self.conformal.levels
-            point, base = forecast_windows(self.network, batch, levels)
+            offsets = self.conformal.offsets[offset_rows].astype(np.float64)
             if past is not None:
-                offsets = self._tracked(past, numbers, offsets)
+                offsets = self._tracked(past, numbers, offsets, levels)
+            point, base = forecast_windows(self.network, batch, levels)
             calibrated = torch.from_numpy(shifted(base, offsets))
             quantiles = at_levels(calibrated, levels, wanted).numpy()
         parts = [point[..., None], quantiles]
-        if num_samples:
-            paths = sample_windows(self.network, batch, num_samples)  # (B, M, H, C)
+        if num_paths:
+            paths = sample_windows(self.network, batch, num_paths)  # (B, M, H, C)
             parts.append(np.moveaxis(paths, 1, -1))
         return np.concatenate(parts, axis=-1)
 
-    def _tracked(self, past: WindowDataset, numbers: IntArray, offsets: FloatArray) -> FloatArray:
+    def _tracked(
+        self, past: WindowDataset, numbers: IntArray, offsets: FloatArray, levels: Sequence[float]
+    ) -> FloatArray:
         """Return conformal offsets that followed groups through their latest windows.
 
         Windows before a group's first value, which have nothing to forecast from, do not count.
         """
-        assert self.conformal is not None
         base, truth = [], []
         for window in range(ADAPTIVE_WINDOWS):
             batch = past[numbers * ADAPTIVE_WINDOWS + window]
-            forecasts = forecast_windows(self.network, batch, self.conformal.levels)
-            base.append(forecasts.quantiles)
+            base.append(forecast_windows(self.network, batch, levels).quantiles)
             seen = batch.target_observed & batch.observed.any(dim=1, keepdim=True)
             truth.append(batch.target.double().where(seen, torch.nan).numpy())
         forecast, target = np.stack(base), np.stack(truth)
-        eta = step_size(forecast, target)
-        return track(forecast, target, offsets, self.conformal.levels, eta)
+        return track(forecast, target, offsets, levels, step_size(forecast, target))
 
-    def _conformal_rows(self, store: SeriesStore, groups: IntArray) -> IntArray:
+    def _offset_rows(self, store: SeriesStore, groups: IntArray) -> IntArray:
         """Return each group's row of the conformal offsets, -1 if it was not in training."""
         number = {id: number for number, id in enumerate(self.config.scaler.ids)}
         first = [number.get(store.ids[series], -1) for series in groups[:, 0].tolist()]
@@ -327,6 +324,16 @@ class Forecaster:
             f"the table needs the columns {list(own.names)} or {list(long.names)}, "
             f"but has {list(names)}."
         )
+
+
+def _count(name: str, value: Any) -> int:
+    try:
+        count = index(value)  # an int, also one of NumPy's
+    except TypeError as error:
+        raise ConfigError(f"{name}={value!r}: give a whole number from 1 up.") from error
+    if count < 1:
+        raise ConfigError(f"{name}={count}: give a whole number from 1 up.")
+    return count
 
 
 def _numbers(name: str, values: float | Sequence[float]) -> list[float]:

@@ -15,7 +15,7 @@ from tsformer.data.windows import WindowBatch, WindowDataset
 from tsformer.nn import ForecastNetwork
 
 # Quantiles of step-wise decoding are those of so many paths, drawn so many at a time.
-NUM_PATHS, PATHS_AT_ONCE = 200, 4096
+NUM_PATHS, PATHS_AT_ONCE = 100, 4096
 
 
 class Forecasts(NamedTuple):
