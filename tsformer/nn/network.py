@@ -295,7 +295,10 @@ class ForecastNetwork(nn.Module):
             window.memory, self.target_tokens, window.exists, num_copies=num_paths
         )
         if num_paths > 1:
-            window = Window(*(part.repeat_interleave(num_paths, dim=0) for part in window))
+            needed = ("mean", "std", "features", "skip", "start")  # the cache has its memory
+            parts = {name: getattr(window, name) for name in needed}
+            parts = {name: x.repeat_interleave(num_paths, dim=0) for name, x in parts.items()}
+            window = window._replace(**parts)
         token = window.start
         for position in range(self.target_tokens):
             here = slice(position, position + 1)
