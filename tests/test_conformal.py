@@ -34,6 +34,25 @@ def slow_offset(scores: list[float], level: float) -> float:
     return scores[min(max(rank, 1), len(scores)) - 1]
 
 
+def slow_offsets(scores: np.ndarray, levels: tuple[float, ...]) -> list[float]:
+    """The definition for all levels of scores, (m, Q), in exact arithmetic."""
+    rows = [row for row in scores.tolist() if not any(map(math.isnan, row))]
+    exact = [Fraction(str(level)) for level in levels]
+    offsets = []
+    for q, level in enumerate(exact):
+        if level == Fraction(1, 2):
+            offsets.append(0.0)
+        elif 1 - level in exact:
+            lower, upper = sorted((q, exact.index(1 - level)))
+            outside = sorted(max(-row[lower], row[upper]) for row in rows)
+            rank = math.ceil((len(rows) + 1) * (exact[upper] - exact[lower]))
+            widening = outside[min(rank, len(rows)) - 1]
+            offsets.append(widening if q == upper else -widening)
+        else:
+            offsets.append(slow_offset([row[q] for row in rows], levels[q]))
+    return offsets
+
+
 def some_scores(count: int = 60, width: int = Q, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Scores of which a fifth is missing, and their groups in no order."""
     random = np.random.default_rng(seed)
@@ -53,35 +72,35 @@ def test_offsets_are_order_statistics_of_each_group_or_of_all_where_there_are_to
     assert found.levels == LEVELS
     assert found.offsets.shape == (N + 1, H, C, Q)
     assert found.offsets.dtype == np.float32
-    for n, h, c, q in np.ndindex(found.offsets.shape):
-        every = scores[:, h, c, min(q, width - 1)]
+    for n, h, c in np.ndindex(found.offsets.shape[:-1]):
+        every = np.broadcast_to(scores[:, h, c], (len(scores), Q))
         own = every[group == n]
-        enough = (~np.isnan(own)).sum() >= 9
-        expected = slow_offset(list(own if enough else every), LEVELS[q])
-        assert found.offsets[n, h, c, q] == expected
+        enough = (~np.isnan(own[:, 0])).sum() >= 4
+        assert_array_equal(found.offsets[n, h, c], slow_offsets(own if enough else every, LEVELS))
 
 
 def test_a_group_has_its_own_offsets_from_the_scores_needed_on():
     scores = np.arange(100, dtype=np.float32)[:, None, None, None]
-    for count, own in ((8, False), (9, True)):
+    for count, own in ((3, False), (4, True)):
         group = np.where(np.arange(100) < count, 0, 1)
         found = ConformalOffsets.fit(scores, group, 3, LEVELS).offsets[:, 0, 0]
-        assert_array_equal(found[0], [0, 1, 4, 8] if own else found[-1])
-        assert found[1, 0] > 9
+        assert_array_equal(found[0], [-3, 0, 0, 3] if own else found[-1])
+        assert found[1, 3] > 9
         assert_array_equal(found[2], found[-1])  # a group without any window
 
 
 @pytest.mark.parametrize("count", [1, 9, 19, 50, 99, 199])
 def test_ranks_are_exact(count):
     """Where (m+1) level is a whole number, floating point must not take the next score."""
-    levels = np.arange(1, 100) / 100
     scores = np.arange(count, dtype=np.float32)[:, None, None, None]
-    found = ConformalOffsets.fit(scores, np.zeros(count, dtype=np.int64), 1, levels)
-    expected = [slow_offset(list(range(count)), float(level)) for level in levels]
-    assert_array_equal(found.offsets[:, 0, 0], [expected, expected])
+    for levels in (np.arange(1, 100) / 100, np.arange(1, 50) / 100, np.arange(51, 100) / 100):
+        levels = tuple(levels.tolist())
+        found = ConformalOffsets.fit(scores, np.zeros(count, dtype=np.int64), 1, levels)
+        expected = slow_offsets(np.tile(scores[:, 0, 0], (1, len(levels))), levels)
+        assert_array_equal(found.offsets[:, 0, 0], [expected, expected])
 
 
-@pytest.mark.parametrize("level", [0.005, 0.01, 0.05, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99])
+@pytest.mark.parametrize("level", [0.005, 0.01, 0.05, 0.1, 0.3, 0.7, 0.9, 0.99])
 def test_scores_needed_are_the_fewest_whose_order_statistic_exists(level):
     exact = Fraction(str(level))
 
@@ -91,6 +110,10 @@ def test_scores_needed_are_the_fewest_whose_order_statistic_exists(level):
     needed = scores_needed([0.5, level])
     assert exists(needed)
     assert not exists(needed - 1)
+    if level < 0.5:  # both ends together leave twice as much outside
+        pair = scores_needed([level, 1 - level])
+        assert (pair + 1) * (1 - 2 * exact) <= pair
+        assert pair == 0 or pair * (1 - 2 * exact) > pair - 1
 
 
 def test_without_any_score_nothing_is_added():
@@ -179,28 +202,33 @@ def test_split_conformal_quantiles_hold_what_they_promise():
     forecast, truth, group = draw(m)
     scores = residuals(forecast, truth, np.ones_like(truth, dtype=bool))
     conformal = ConformalOffsets.fit(scores, group, groups, levels)
+    alone = ConformalOffsets.fit(scores[..., 3:], group, groups, levels[3:])
     forecast, truth, group = draw(trials)
+    # 40,000 truths, and the groups' own fractions, sd <= 0.05 / sqrt(200) = 0.0036.
+    close = {"rtol": 0, "atol": 4 * math.sqrt(0.25 / 40_000 + 0.0036**2)}
+    y = truth[..., None]
     for own in (group, np.full_like(group, -1)):
-        below = (truth[..., None] <= conformal.apply(forecast, own)).mean(axis=(0, 2))  # (H, Q)
-        # 40,000 truths, and the groups' own fractions, sd <= 0.05 / sqrt(200) = 0.0036.
-        assert_allclose(
-            below, np.tile(levels, (2, 1)), atol=4 * math.sqrt(0.25 / 40_000 + 0.0036**2)
-        )
-    raw = (truth[..., None] <= forecast).mean(axis=(0, 2))
-    assert np.abs(raw - np.array(levels)).max() > 0.3  # what the base promises is far off
+        found = conformal.apply(forecast, own)
+        within = (y >= found[..., [0, 1]]) & (y <= found[..., [4, 3]])
+        assert_allclose(within.mean(axis=(0, 2)), np.tile([0.9, 0.8], (2, 1)), **close)
+        assert_array_equal(found[..., 2], forecast[..., 2])  # the median stays
+        below = (y <= alone.apply(forecast[..., 3:], own)).mean(axis=(0, 2))  # no counterparts
+        assert_allclose(below, np.tile([0.9, 0.95], (2, 1)), **close)
+    raw = ((y >= forecast[..., [0, 1]]) & (y <= forecast[..., [4, 3]])).mean(axis=(0, 2))
+    assert (raw < 0.5).all()  # what the base promises is far off
 
 
 @pytest.mark.parametrize("m", [4, 9, 20])
 def test_small_samples_never_cover_too_little(m):
-    """P(truth <= quantile) = rank / (m + 1): at least the level above the median, at most below."""
+    """P(truth within) = rank / (m + 1): at least the interval's probability."""
     random = np.random.default_rng(m)
     repeats, levels = 20_000, (0.2, 0.8)
     scores = random.normal(size=(m, 1, repeats, 1)).astype(np.float32)  # repeats as channels
     offsets = ConformalOffsets.fit(scores, np.zeros(m, dtype=np.int64), 1, levels).offsets
-    below = (random.normal(size=(1, repeats, 1)) <= offsets[0]).mean(axis=(0, 1))
-    ranks = math.floor((m + 1) * Fraction("0.2")), math.ceil((m + 1) * Fraction("0.8"))
-    assert_allclose(below, np.array(ranks) / (m + 1), atol=4 * 0.5 / math.sqrt(repeats))
-    assert ranks[1] - ranks[0] >= 0.6 * (m + 1)
+    truth = random.normal(size=(1, repeats))
+    within = ((truth >= offsets[0, ..., 0]) & (truth <= offsets[0, ..., 1])).mean()
+    rank = math.ceil((m + 1) * Fraction("0.6"))
+    assert_allclose(within, rank / (m + 1), atol=4 * 0.5 / math.sqrt(repeats))
 
 
 # Which windows
@@ -246,9 +274,11 @@ def slow_track(forecast, target, offsets, levels, eta):
         for place in np.ndindex(target.shape[1:]):
             if math.isnan(target[w][place]):
                 continue
-            for q, level in enumerate(levels):
-                below = target[w][place] <= forecast[w][place][q] + offsets[place][q]
-                offsets[place][q] += eta[place] * (level - below)
+            y, quantiles = target[w][place], forecast[w][place] + offsets[place]
+            outside = not quantiles[0] <= y <= quantiles[3]  # 0.1 and 0.9; 0.5 stays
+            offsets[place][3] += eta[place] * (outside - 0.2)
+            offsets[place][0] -= eta[place] * (outside - 0.2)
+            offsets[place][1] += eta[place] * (levels[1] - (y <= quantiles[1]))
     return offsets
 
 
@@ -294,14 +324,18 @@ def test_a_step_is_a_part_of_the_spread_of_the_scores():
     assert_allclose(step_size(np.zeros((4000, H, 2)), target, rate=0.2), 2 * found)
 
 
-def fractions_below(truth, offsets, levels, eta):
-    """Follow truths of a forecast of 0, each a window of one step; eta 0 stands still."""
-    below = np.zeros(len(levels))
+def fractions_within(truth, offsets, levels, eta):
+    """Follow truths of a forecast of 0, each a window of one step; eta 0 stands still.
+
+    Returns how many lay between the first and the last level, or below the only one.
+    """
+    within = 0
     offsets = offsets.reshape(1, 1, -1)
     for y in truth:
-        below += y <= offsets[0, 0]
+        lowest = offsets[0, 0, 0] if len(levels) > 1 else -math.inf
+        within += lowest <= y <= offsets[0, 0, -1]
         offsets = track(np.zeros((1, 1, 1)), np.full((1, 1, 1), y), offsets, levels, eta)
-    return below / len(truth)
+    return within / len(truth)
 
 
 def drifting(kind: str, count: int) -> np.ndarray:
@@ -322,19 +356,23 @@ def test_tracking_covers_drifting_series_where_offsets_that_stand_still_do_not(k
     scores = truth[:200, None, None, None].astype(np.float32)
     group = np.zeros(len(scores), dtype=np.int64)
     start = ConformalOffsets.fit(scores, group, 1, levels).offsets[0]
-    still = fractions_below(truth[200:], start, levels, 0.0)
-    moving = fractions_below(truth[200:], start, levels, eta)
-    assert np.abs(still - levels).max() > 0.1
+    still = fractions_within(truth[200:], start, levels, 0.0)
+    moving = fractions_within(truth[200:], start, levels, eta)
+    assert abs(still - 0.9) > 0.1
     bound = (np.ptp(truth) + eta) / (eta * (count - 200))
-    assert np.abs(moving - levels).max() < bound
-    assert np.abs(moving - levels).max() < 0.02
+    assert abs(moving - 0.9) < bound
+    assert abs(moving - 0.9) < 0.02
 
 
-@given(st.lists(st.floats(-1, 1), min_size=50, max_size=200), st.sampled_from([0.05, 0.5, 0.9]))
-def test_no_series_defeats_the_bound_of_tracking(truth, level):
+@given(
+    st.lists(st.floats(-1, 1), min_size=50, max_size=200),
+    st.sampled_from([(0.05,), (0.3,), (0.9,), (0.1, 0.9), (0.3, 0.5, 0.7)]),
+)
+def test_no_series_defeats_the_bound_of_tracking(truth, levels):
     eta = 0.5
-    found = fractions_below(np.array(truth), np.zeros(1), (level,), eta)
-    assert abs(found[0] - level) <= (2 + eta) / (eta * len(truth)) + 1e-9
+    found = fractions_within(np.array(truth), np.zeros(len(levels)), levels, eta)
+    nominal = levels[-1] - (levels[0] if len(levels) > 1 else 0)
+    assert abs(found - nominal) <= (2 + eta) / (eta * len(truth)) + 1e-9
 
 
 def test_an_adversary_does_not_defeat_it_either():

@@ -810,7 +810,7 @@ def test_a_longer_horizon_goes_on_from_its_own_forecasts() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"level": 0}, r"level=0\.0: give percents between 0 and 100"),
+        ({"level": 0}, r"level=0\.0: give percents from 1 to 100"),
         ({"level": [80, 100]}, r"level=100\.0: give percents"),
         ({"level": float("nan")}, "level=nan: give percents"),
         ({"level": "a"}, "level='a': give a number or a list of numbers"),

@@ -297,6 +297,15 @@ class FitConfig(Config):
         return self
 
     @model_validator(mode="after")
+    def _check_loss(self) -> Self:
+        if self.model.head != "point" and self.loss != "l1":
+            raise ValueError(
+                f"loss={self.loss} is of model.head=point; {self.model.head} has its own: leave "
+                "loss out"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _check_counts(self) -> Self:
         scaled = self.scaling.per != "none" or self.scaling.transform != "none"
         if self.model.head == "negative_binomial" and scaled:

@@ -60,12 +60,12 @@ class ConformalOffsets:
         bounds = np.searchsorted(group[order], np.arange(num_groups + 1))
         # A step at a time: all scores need not be copied at once.
         pooled = np.concatenate(
-            [_order_statistics(scores[:, [h]], levels)[0] for h in range(scores.shape[1])]
+            [_widening(scores[:, [h]], levels)[0] for h in range(scores.shape[1])]
         )
         pooled[np.isnan(pooled)] = 0.0
         offsets = np.tile(pooled, (num_groups + 1, 1, 1, 1))
         for n in np.flatnonzero(np.diff(bounds) >= needed):
-            own, count = _order_statistics(scores[order[bounds[n] : bounds[n + 1]]], levels)
+            own, count = _widening(scores[order[bounds[n] : bounds[n + 1]]], levels)
             np.copyto(offsets[n], own, where=count >= needed)
         return cls(tuple(levels), offsets)
 
@@ -135,12 +135,26 @@ def residuals(forecast: NDArray[Any], target: NDArray[Any], observed: BoolArray)
 def scores_needed(levels: Sequence[float]) -> int:
     """Return how many scores have an order statistic for every level.
 
-    Of m scores, that of a level t >= 1/2 is the ceil((m+1) t)-th smallest, which exists if
-    (m+1) t <= m; below the median, (m+1) t must reach 1. Both hold from m = 1 / tail - 1 on,
-    where tail is the smallest of all t and 1 - t: 19 for 0.05 and 0.95.
+    Of m scores, that of an interval of probability c is the ceil((m+1) c)-th smallest, which exists
+    if (m+1) c <= m: from m = 9 on for the interval from 0.05 to 0.95. A level by itself has half as
+    much outside of it: 19 for 0.95.
     """
-    tail = min(min(level, 1 - level) for level in levels)
-    return int(np.ceil(1 / tail - 1 - _ROUNDING))
+    tails = [
+        (1 - abs(1 - 2 * level)) / (1 if counterpart is not None else 2)
+        for level, counterpart in zip(levels, counterparts(levels), strict=True)
+    ]
+    return int(np.ceil(1 / min(tails) - 1 - _ROUNDING))
+
+
+def counterparts(levels: Sequence[float]) -> list[int | None]:
+    """Return for each level the place of the one on the other side of the median, if it is there.
+
+    The median is its own counterpart.
+    """
+    return [
+        next((j for j, other in enumerate(levels) if abs(level + other - 1) < _ROUNDING), None)
+        for level in levels
+    ]
 
 
 def calibration_windows(
@@ -180,11 +194,12 @@ def track(
 ) -> FloatArray:
     """Return offsets that have followed series through past windows, however they drift.
 
-    Quantile tracking (Gibbs & Candes 2021; Angelopoulos et al. 2023): after each window,
-    offset <- offset + eta (level - 1[truth <= forecast + offset]), a step down the gradient of
-    the pinball loss. Over n steps the fraction of truths below differs from the level by at most
-    (range of the scores + eta) / (eta n), for any series whatever, if the offset begins within
-    that range. Forecasting a step h ahead, the truths of the last h - 1 windows are not known yet.
+    Quantile tracking (Gibbs & Candes 2021; Angelopoulos et al. 2023): after each window, both ends
+    of an interval of probability c are moved outwards by eta (1[truth outside] - (1 - c)). Over n
+    steps the fraction of truths outside differs from 1 - c by at most (range of the scores + eta)
+    / (eta n), for any series whatever, if the offsets begin within that range. The median stays;
+    a level without a counterpart moves by eta (level - 1[truth <= quantile]). Forecasting a step h
+    ahead, the truths of the last h - 1 windows are not known yet.
 
     Args:
         forecast: quantiles of W windows in the order of time, (W, ..., H, C, Q), or point
@@ -200,9 +215,15 @@ def track(
     if forecast.ndim == target.ndim:
         forecast = forecast[..., None]
     offsets = np.array(offsets, dtype=np.float64)
+    pairs = [(i, j) for i, j in enumerate(counterparts(levels)) if j is not None and i <= j]
     for quantiles, truth in zip(forecast, target[..., None], strict=True):
-        move = eta * (np.asarray(levels) - (truth <= quantiles + offsets))
-        offsets += np.where(np.isnan(truth), 0.0, move)
+        moved = quantiles + offsets
+        move = np.asarray(levels) - (truth <= moved)  # (..., H, C, Q)
+        for i, j in pairs:
+            outside = (truth[..., 0] < moved[..., i]) | (truth[..., 0] > moved[..., j])
+            move[..., j] = outside - (1 - (levels[j] - levels[i])) if i < j else 0.0
+            move[..., i] = -move[..., j]
+        offsets += np.where(np.isnan(truth), 0.0, eta * move)
     return offsets
 
 
@@ -220,8 +241,33 @@ def step_size(forecast: NDArray[Any], target: NDArray[Any], rate: float = 0.02) 
     """
     middle = forecast if forecast.ndim == target.ndim else forecast[..., forecast.shape[-1] // 2]
     scores = (target - middle).astype(np.float64)[..., None]
-    quartiles, _ = _order_statistics(scores, (0.25, 0.75))
+    quartiles, _ = _order_statistics(scores, (0.25, 0.75), np.array([True, False]))
     return rate * np.nan_to_num(np.diff(quartiles, axis=-1)) / _NORMAL_IQR
+
+
+def _widening(
+    scores: Float32Array, levels: Sequence[float]
+) -> tuple[Float32Array, NDArray[np.int64]]:
+    """Return the offset of each level and how many scores it has.
+
+    Args:
+        scores: truth less quantiles, (m, ..., Q), or less a point, (m, ..., 1); NaN if missing.
+        levels: (Q,).
+
+    Returns:
+        (..., Q), NaN where there is no score, and (..., Q).
+    """
+    scores = np.array(np.broadcast_to(scores, (*scores.shape[:-1], len(levels))))
+    places = list(levels)
+    for i, j in enumerate(counterparts(levels)):
+        if i == j:
+            scores[..., i] *= 0
+        elif j is not None and i < j:
+            outside = np.maximum(-scores[..., i], scores[..., j])
+            scores[..., i], scores[..., j] = -outside, outside
+            places[j] = levels[j] - levels[i]
+            places[i] = 1 - places[j]
+    return _order_statistics(scores, places, np.asarray(levels) < 0.5)
 
 
 def _spread(count: int, most: int) -> IntArray:
@@ -230,13 +276,14 @@ def _spread(count: int, most: int) -> IntArray:
 
 
 def _order_statistics(
-    scores: NDArray[F], levels: Sequence[float]
+    scores: NDArray[F], levels: Sequence[float], down: BoolArray
 ) -> tuple[NDArray[F], NDArray[np.int64]]:
     """Return the order statistic of each level and how many scores there are.
 
     Args:
         scores: (m, ..., Q) or (m, ..., 1); NaN where there is none.
         levels: (Q,).
+        down: whether a rank between two is rounded down, (Q,).
 
     Returns:
         (..., Q), NaN where there is no score, and (..., Q) or (..., 1).
@@ -245,7 +292,7 @@ def _order_statistics(
     count = (~np.isnan(scores)).sum(axis=0)
     level = np.asarray(levels)
     place = (count + 1) * level
-    rank = np.where(level < 0.5, np.floor(place + _ROUNDING), np.ceil(place - _ROUNDING))
+    rank = np.where(down, np.floor(place + _ROUNDING), np.ceil(place - _ROUNDING))
     row: IntArray = np.clip(rank, 1, np.maximum(count, 1)).astype(np.int64) - 1  # (..., Q)
     ordered = np.broadcast_to(ordered, (len(scores), *row.shape))
     return np.take_along_axis(ordered, row[None], axis=0)[0], count

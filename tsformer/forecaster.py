@@ -194,8 +194,8 @@ class Forecaster:
         """Return the quantile levels that are asked for by what their columns are called."""
         columns: dict[str, float] = {}
         for percent in _numbers("level", level):
-            if not 0 < percent < 100:
-                raise ConfigError(f"level={percent}: give percents between 0 and 100, such as 90.")
+            if not 1 <= percent < 100:  # 0.9 is meant as 90
+                raise ConfigError(f"level={percent}: give percents from 1 to 100, such as 90.")
             columns[f"lo-{percent:g}"] = round((100 - percent) / 200, 9)
             columns[f"hi-{percent:g}"] = round((100 + percent) / 200, 9)
         for quantile in _numbers("quantiles", quantiles):

@@ -182,7 +182,8 @@ class NegativeBinomialHead(Head):
 
     def parameters(self, raw: Tensor, mean: Tensor, std: Tensor) -> Tensor:
         """Return mean and dispersion alpha, (..., 2); the variance is mean + alpha mean^2."""
-        average = F.softplus(raw[..., 0] * std + mean) + _SMALLEST
+        # Above 0, and in units of the context's spread, so that little counts stay little.
+        average = std * F.softplus(raw[..., 0] + mean / std) + _SMALLEST
         return torch.stack([average, F.softplus(raw[..., 1]) + _SMALLEST], dim=-1)
 
     def loss(self, parameters: Tensor, target: Tensor) -> Tensor:
