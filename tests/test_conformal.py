@@ -93,11 +93,26 @@ def test_a_group_has_its_own_offsets_from_the_scores_needed_on():
 def test_ranks_are_exact(count):
     """Where (m+1) level is a whole number, floating point must not take the next score."""
     scores = np.arange(count, dtype=np.float32)[:, None, None, None]
-    for levels in (np.arange(1, 100) / 100, np.arange(1, 50) / 100, np.arange(51, 100) / 100):
+    hundredths = np.arange(1, 100) / 100
+    # Quantiles by themselves are moved outwards, as few scores may.
+    for levels, own in (
+        (hundredths, scores),
+        (hundredths[:49], scores - count),
+        (hundredths[50:], scores),
+    ):
         levels = tuple(levels.tolist())
-        found = ConformalOffsets.fit(scores, np.zeros(count, dtype=np.int64), 1, levels)
-        expected = slow_offsets(np.tile(scores[:, 0, 0], (1, len(levels))), levels)
+        found = ConformalOffsets.fit(own, np.zeros(count, dtype=np.int64), 1, levels)
+        expected = slow_offsets(np.tile(own[:, 0, 0], (1, len(levels))), levels)
         assert_array_equal(found.offsets[:, 0, 0], [expected, expected])
+
+
+def test_few_scores_widen_intervals_and_do_not_narrow_them():
+    levels = (0.05, 0.25, 0.5, 0.95)
+    group = np.zeros(3, dtype=np.int64)
+    for row, expected in (([-2, -7, 9, 3], [-3, -7, 0, 3]), ([2, 7, 9, -3], [0, 0, 0, 0])):
+        scores = np.array([row] * 3, dtype=np.float32)[:, None, None]
+        found = ConformalOffsets.fit(scores, group, 1, levels).offsets[:, 0, 0]
+        assert_array_equal(found, [expected, expected])
 
 
 @pytest.mark.parametrize("level", [0.005, 0.01, 0.05, 0.1, 0.3, 0.7, 0.9, 0.99])

@@ -807,12 +807,30 @@ def test_a_longer_horizon_goes_on_from_its_own_forecasts() -> None:
         forecaster.predict(frame, future[:-2], horizon=2 * H + 2)
 
 
+def test_columns_name_all_digits_of_a_level() -> None:
+    forecaster = make_probabilistic("quantile")
+    frame = make_long({"b": 40})
+    names = forecaster.predict(frame, level=[80, 97.5], quantiles=[0.1234561, 0.1234562]).columns
+    assert list(names[3:]) == [
+        "tsformer-lo-80",
+        "tsformer-hi-80",
+        "tsformer-lo-97.5",
+        "tsformer-hi-97.5",
+        "tsformer-q-0.1234561",
+        "tsformer-q-0.1234562",
+    ]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"level": 0}, r"level=0\.0: give percents from 1 to 100"),
+        ({"level": 0}, r"level=0\.0: give percents from 1 to 99.99"),
         ({"level": [80, 100]}, r"level=100\.0: give percents"),
         ({"level": float("nan")}, "level=nan: give percents"),
+        ({"level": 0.9}, r"level=0\.9: give percents"),
+        ({"level": [[80, 90]]}, "give a number or a list of numbers"),
+        ({"seed": "a"}, "seed='a': give a whole number from 0 up"),
+        ({"seed": -1}, "seed=-1: give a whole number from 0 up"),
         ({"level": "a"}, "level='a': give a number or a list of numbers"),
         ({"quantiles": 1.5}, r"quantiles=1\.5: give levels between 0 and 1"),
         ({"quantiles": [0.1, 0]}, r"quantiles=0\.0: give levels"),

@@ -6,6 +6,7 @@ only these classes. A saved model keeps its `ModelConfig` as JSON, beside what p
 
 import re
 from collections.abc import Mapping
+from itertools import pairwise
 from math import inf
 from typing import Annotated, Any, Literal, NamedTuple, Self, TypeVar
 
@@ -147,8 +148,10 @@ class ModelConfig(Config):
 
     @model_validator(mode="after")
     def _check_quantiles(self) -> Self:
-        if self.quantiles != sorted(set(self.quantiles)):
-            raise ValueError(f"quantiles={self.quantiles} must rise, such as [0.1, 0.5, 0.9]")
+        if any(b - a < 0.9e-4 for a, b in pairwise(self.quantiles)):
+            raise ValueError(
+                f"quantiles={self.quantiles} must rise by 0.0001 at least, such as [0.1, 0.5, 0.9]"
+            )
         if self.head == "quantile" and not set(self.quantiles) - {0.5}:
             raise ValueError("head=quantile needs quantiles beside 0.5, such as [0.1, 0.5, 0.9]")
         return self

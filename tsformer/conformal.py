@@ -47,7 +47,7 @@ class ConformalOffsets:
 
         A group with fewer than `scores_needed` of them at a step takes the order statistics of
         all groups together: in scaled units they are alike. Too few of these give the extreme
-        ones, none at all an offset of 0.
+        ones, which widen intervals but do not narrow them; none at all an offset of 0.
 
         Args:
             scores: see `residuals`, (W, H, C, Q), or (W, H, C, 1) of a point forecast.
@@ -63,6 +63,9 @@ class ConformalOffsets:
             [_widening(scores[:, [h]], levels)[0] for h in range(scores.shape[1])]
         )
         pooled[np.isnan(pooled)] = 0.0
+        few = (~np.isnan(scores[..., :1])).sum(axis=0) < needed  # (H, C, 1)
+        narrowed = pooled * np.sign(np.asarray(levels) - 0.5) < 0
+        pooled[few & narrowed] = 0.0
         offsets = np.tile(pooled, (num_groups + 1, 1, 1, 1))
         for n in np.flatnonzero(np.diff(bounds) >= needed):
             own, count = _widening(scores[order[bounds[n] : bounds[n + 1]]], levels)

@@ -118,7 +118,8 @@ class Forecaster:
             num_samples: sample paths of each series.
             adaptive: let conformal intervals follow each series through its latest
                 `ADAPTIVE_WINDOWS` windows; see `tsformer.conformal.track`.
-            seed: of the sample paths, which step-wise decoding also takes its quantiles from.
+            seed: of the sample paths. Step-wise decoding takes its quantiles from 100 of them;
+                levels beyond 0.01 and 0.99 are those of the outermost.
             batch_size: series forecast at once.
 
         Returns:
@@ -135,6 +136,7 @@ class Forecaster:
         batch_size = _count("batch_size", batch_size)
         steps = self.horizon if horizon is None else _count("horizon", horizon)
         num_paths = 0 if num_samples is None else _count("num_samples", num_samples)
+        seed = _count("seed", seed, least=0)
         columns_of = self._distribution_columns(level, quantiles, num_paths, adaptive)
         if steps > self.horizon:
             warnings.warn(
@@ -194,14 +196,14 @@ class Forecaster:
         """Return the quantile levels that are asked for by what their columns are called."""
         columns: dict[str, float] = {}
         for percent in _numbers("level", level):
-            if not 1 <= percent < 100:  # 0.9 is meant as 90
-                raise ConfigError(f"level={percent}: give percents from 1 to 100, such as 90.")
-            columns[f"lo-{percent:g}"] = round((100 - percent) / 200, 9)
-            columns[f"hi-{percent:g}"] = round((100 + percent) / 200, 9)
+            if not 1 <= percent <= 99.99:  # 0.9 is meant as 90
+                raise ConfigError(f"level={percent}: give percents from 1 to 99.99, such as 90.")
+            columns[f"lo-{_text(percent)}"] = round((100 - percent) / 200, 9)
+            columns[f"hi-{_text(percent)}"] = round((100 + percent) / 200, 9)
         for quantile in _numbers("quantiles", quantiles):
             if not 0 < quantile < 1:
                 raise ConfigError(f"quantiles={quantile}: give levels between 0 and 1.")
-            columns[f"q-{quantile:g}"] = quantile
+            columns[f"q-{_text(quantile)}"] = quantile
         is_point = self.config.model.head == "point"
         if (columns and not self.is_probabilistic) or (num_paths and is_point):
             raise ConfigError(
@@ -326,21 +328,29 @@ class Forecaster:
         )
 
 
-def _count(name: str, value: Any) -> int:
+def _count(name: str, value: Any, least: int = 1) -> int:
     try:
         count = index(value)  # an int, also one of NumPy's
     except TypeError as error:
-        raise ConfigError(f"{name}={value!r}: give a whole number from 1 up.") from error
-    if count < 1:
-        raise ConfigError(f"{name}={count}: give a whole number from 1 up.")
+        raise ConfigError(f"{name}={value!r}: give a whole number from {least} up.") from error
+    if not least <= count < 2**63:
+        raise ConfigError(f"{name}={count}: give a whole number from {least} up.")
     return count
 
 
 def _numbers(name: str, values: float | Sequence[float]) -> list[float]:
     try:
-        return np.atleast_1d(np.asarray(values, dtype=np.float64)).tolist()
+        numbers = np.atleast_1d(np.asarray(values, dtype=np.float64))
     except (TypeError, ValueError) as error:
         raise ConfigError(f"{name}={values!r}: give a number or a list of numbers.") from error
+    if numbers.ndim > 1:
+        raise ConfigError(f"{name}={values!r}: give a number or a list of numbers.")
+    return numbers.tolist()
+
+
+def _text(number: float) -> str:
+    """Return all digits of a number that are not 0 at its end."""
+    return np.format_float_positional(number, trim="-")
 
 
 def _encode_future(

@@ -116,6 +116,8 @@ class ForecasterConfig(Config):
             raise ValueError("channels: not as model.channels says")
         if self.conformal and len(self.model.quantiles) < 2:
             raise ValueError("conformal: needs two of model.quantiles")
+        if self.conformal and self.model.head == "negative_binomial":
+            raise ValueError("conformal: counts are not calibrated")
         if self.channels is not None and len(set(self.channels)) < len(self.channels):
             raise ValueError("channels: a name stands twice")
         if not self.regular and columns.id:

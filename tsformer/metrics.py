@@ -86,7 +86,8 @@ class Errors(NamedTuple):
 
     def mae_by_step(self) -> NDArray[np.float64]:
         """Return the mean absolute error of each horizon step, (H,)."""
-        return self.absolute.sum(axis=(0, 2)) / self.count.sum(axis=(0, 2))
+        with np.errstate(invalid="ignore"):
+            return self.absolute.sum(axis=(0, 2)) / self.count.sum(axis=(0, 2))
 
 
 class QuantileSums(Metric):

@@ -26,6 +26,7 @@ from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from tsformer import report
 from tsformer.config import FitConfig, parse_fit
+from tsformer.conformal import scores_needed
 from tsformer.console import open_console
 from tsformer.data.catalog import load_data
 from tsformer.data.datamodule import ForecastDataModule
@@ -130,6 +131,14 @@ def fit(settings: Mapping[str, Any]) -> FitResult:
     network = module.forecasting_network.eval()
     conformal = None
     if config.conformal:
+        needed = scores_needed(config.model.quantiles)
+        if len(data.validation) < needed:
+            log.warning(
+                "warning: %s validation windows are too few to calibrate intervals by, which takes "
+                "%s: give validation a larger part, or set conformal=false",
+                len(data.validation),
+                needed,
+            )
         conformal = calibrate(network, data.validation, config.model.quantiles)
     forecaster = Forecaster(network, forecaster_config, conformal)
     forecaster.save(run / "model")

@@ -35,7 +35,7 @@ from tsformer.data.catalog import find_file, load_data
 from tsformer.data.forecast_data import ForecastData
 from tsformer.data.types import BoolArray, FloatArray, IntArray
 from tsformer.data.windows import WindowDataset
-from tsformer.errors import ConfigError
+from tsformer.errors import ConfigError, DataError
 from tsformer.forecaster import Forecaster
 from tsformer.forecasting import Forecasts, forecast_windows
 from tsformer.metrics import ErrorSums, QuantileErrors, QuantileSums, central_intervals
@@ -214,6 +214,7 @@ def plan_tasks(plan: Plan) -> Iterator[Task]:
     """Yield the tasks of a plan: by dataset and horizon, ours first."""
     for dataset in plan.datasets:
         config = compose_fit(dataset, plan.overrides)
+        content = _content_of(_resolve(config, {"horizon": plan.horizons[0]}))
         look_back = plan.look_back or LOOK_BACKS.get(dataset, LOOK_BACK)
         # The length of the patches plays no part there, and 1 goes with any look-back.
         shape = {"context_length": look_back, "model": {"patch_len": 1}}
@@ -222,18 +223,18 @@ def plan_tasks(plan: Plan) -> Iterator[Task]:
                 settings = _resolve(config, {"horizon": horizon, "seed": seed})
                 told = {key: settings[key] for key in settings.keys() - _UNRELATED}
                 told |= _quantiles_of(settings)
-                yield Task(MODEL, dataset, horizon, seed, settings, fingerprint(told))
+                yield Task(MODEL, dataset, horizon, seed, settings, fingerprint(told, content))
             settings = _resolve(config, {"horizon": horizon, **shape})
             told = _windows_of(settings)
-            yield Task("naive", dataset, horizon, None, settings, fingerprint(told))
+            yield Task("naive", dataset, horizon, None, settings, fingerprint(told, content))
             for name in METHODS if is_installed() else ():
-                few = fingerprint({**told, "few": FEW})
+                few = fingerprint({**told, "few": FEW}, content)
                 yield Task(name, dataset, horizon, None, settings, few)
             told = {**told, "context_length": look_back, **TRAINING}
             for name in RECIPES:
                 for seed in plan.seeds:
                     settings = _resolve(config, {"horizon": horizon, "seed": seed, **shape})
-                    yield Task(name, dataset, horizon, seed, settings, fingerprint(told))
+                    yield Task(name, dataset, horizon, seed, settings, fingerprint(told, content))
 
 
 def compose_fit(dataset: str, overrides: list[str]) -> DictConfig:
@@ -279,27 +280,47 @@ def levels_of(settings: dict[str, Any]) -> list[float]:
     return levels if model["head"] != "point" or settings["conformal"] else []
 
 
-def fingerprint(settings: dict[str, Any]) -> str:
-    """Return a hash of settings, without what only describes their dataset."""
+def fingerprint(settings: dict[str, Any], content: str = "") -> str:
+    """Return a hash of settings, without what only describes their dataset, and its content."""
     dataset = {k: v for k, v in settings["dataset"].items() if k not in _DESCRIPTIVE}
-    text = json.dumps({**settings, "dataset": dataset}, sort_keys=True)
+    text = json.dumps({**settings, "dataset": dataset}, sort_keys=True) + content
     return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _find_data(settings: dict[str, Any]) -> Path:
+    paths = parse(PathsConfig, settings["paths"])
+    dataset = parse(DatasetConfig, settings["dataset"])
+    return find_file(dataset, paths.data, allow_download=paths.download)
 
 
 def _check_data(tasks: list[Task]) -> None:
     """Raise DataError now, not after hours, if a dataset's file is missing."""
     for settings in {task.dataset: task.settings for task in tasks}.values():
-        paths = parse(PathsConfig, settings["paths"])
-        dataset = parse(DatasetConfig, settings["dataset"])
-        find_file(dataset, paths.data, allow_download=paths.download)
+        _find_data(settings)
+
+
+def _content_of(settings: dict[str, Any]) -> str:
+    """Return a hash of a dataset's file; of several files, their names, sizes and times."""
+    try:
+        path = _find_data(settings)
+    except DataError:  # told by `_check_data`, if a task needs it
+        return ""
+    if path.is_file():
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    files = path.rglob("*") if path.is_dir() else path.parent.glob(path.name)
+    stats = [(str(file), file.stat()) for file in sorted(files)]
+    return str([(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats])
 
 
 # What is done
 
 
+KEY = ("task", "dataset", "horizon", "seed", "settings")
+
+
 def key_of(record: Record) -> tuple[Any, ...]:
     """Return the key of the task that a record is of."""
-    return tuple(record[name] for name in ("task", "dataset", "horizon", "seed", "settings"))
+    return tuple(record[name] for name in KEY)
 
 
 def _end_last_line(path: Path) -> None:
@@ -311,11 +332,14 @@ def _end_last_line(path: Path) -> None:
 
 def read_records(path: Path) -> Iterator[Record]:
     """Yield the records of a file; a line that is not whole is passed over."""
-    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+    text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+    for line in text.splitlines():
         try:
-            yield json.loads(line)
+            record = json.loads(line)
         except ValueError:
             continue
+        if isinstance(record, dict) and record.keys() >= set(KEY):
+            yield record
 
 
 def commit() -> str:

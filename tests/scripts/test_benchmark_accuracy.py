@@ -310,12 +310,13 @@ def test_naive_quantiles_are_order_statistics_of_validation_errors(in_quantiles)
             [frame[t : t + H] - frame[t - 24 : t - 24 + H] for t in range(begin, end - H + 1)]
         )  # (W, H, 2)
 
-    scores = np.sort(errors(280, 320), axis=0)
+    scores = errors(280, 320)
     m = len(scores)
-    ranks = [int(np.floor(0.05 * (m + 1))), int(np.floor(0.25 * (m + 1)))]
-    ranks += [int(np.ceil(0.5 * (m + 1))), int(np.ceil(0.95 * (m + 1)))]
+    outside = np.sort(np.abs(scores), axis=0)[int(np.ceil(0.9 * (m + 1))) - 1]  # 0.05 and 0.95
+    alone = np.sort(scores, axis=0)[int(np.floor(0.25 * (m + 1))) - 1]
+    offsets = [-outside, alone, np.zeros_like(alone), outside]
     truth = np.stack([frame[t : t + H] for t in range(320, 400 - H + 1)])
-    q = (truth - errors(320, 400))[..., None] + np.stack([scores[r - 1] for r in ranks], axis=-1)
+    q = (truth - errors(320, 400))[..., None] + np.stack(offsets, axis=-1)
     record = next(r for r in records_of(in_quantiles) if r["task"] == "naive")
     found = record["methods"]["seasonal naive (daily)"]["metrics"]
     for name, value in plain_score(q, truth).items():
@@ -393,13 +394,13 @@ def test_lists_and_single_values_are_taken():
 
 
 def test_other_settings_reach_every_fit():
-    plan = parse_plan(["horizon=96", "seed=[7,8]", "model.dropout=0.5", "dataset=etth2"])
-    assert plan.overrides == ["model.dropout=0.5"]
+    plan = parse_plan(["horizon=96", "seed=[7,8]", "model.dropout=0.4", "dataset=etth2"])
+    assert plan.overrides == ["model.dropout=0.4"]
     fits = [task.settings for task in plan_tasks(plan) if task.name == "tsformer"]
     assert [fit["seed"] for fit in fits] == [7, 8]
-    assert all(fit["model"]["dropout"] == 0.5 for fit in fits)
+    assert all(fit["model"]["dropout"] == 0.4 for fit in fits)
     assert all(fit["dataset"]["name"] == "etth2" for fit in fits)
-    assert all(fit["horizon"] == 96 and fit["context_length"] == 336 for fit in fits)
+    assert all(fit["horizon"] == 96 and fit["context_length"] == 504 for fit in fits)
 
 
 @pytest.mark.parametrize(
