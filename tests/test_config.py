@@ -84,9 +84,9 @@ def test_every_other_option_composes_to_valid_settings(compose, group, name):
     parse(FitConfig, compose(f"{group}={name}"))
 
 
-@pytest.mark.parametrize("experiment", options("experiment"))
+@pytest.mark.parametrize("experiment", options("experiment/accuracy"))
 def test_every_experiment_composes_to_valid_settings(compose, experiment):
-    parse(FitConfig, compose(f"experiment={experiment}"))
+    parse(FitConfig, compose(f"experiment=accuracy/{experiment}"))
 
 
 def test_every_card_that_a_dataset_names_is_there():

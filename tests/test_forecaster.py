@@ -94,7 +94,6 @@ def make_forecaster(
     )
     torch.manual_seed(0)
     network = ForecastNetwork(**network_settings(config))
-    network.transformer.output.reset_parameters()  # 0 at first beside a linear skip
     offsets = None if conformal is None else ConformalOffsets(quantiles, np.float32(conformal))
     return Forecaster(network, config, offsets)
 

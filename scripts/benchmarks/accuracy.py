@@ -42,9 +42,6 @@ from tsformer.metrics import ErrorSums, QuantileErrors, QuantileSums, central_in
 from tsformer.report import MODEL
 from tsformer.training import fit
 
-# How a dataset is fitted, whatever the horizon; a file conf/experiment/accuracy/<dataset>.yaml
-# goes before.
-EXPERIMENTS = dict.fromkeys(("etth1", "etth2", "ettm1", "ettm2"), "etth1_96")
 # Steps that the linear baselines see, as in Zeng et al. 2023.
 LOOK_BACKS = {"illness": 104}
 LOOK_BACK = 336
@@ -243,10 +240,9 @@ def compose_fit(dataset: str, overrides: list[str]) -> DictConfig:
     Raises:
         HydraException: there is no such dataset, or no such setting.
     """
-    experiment = EXPERIMENTS.get(dataset)
-    if (CONF / "experiment" / "accuracy" / f"{dataset}.yaml").exists():
-        experiment = f"accuracy/{dataset}"
-    choices = [f"dataset={dataset}"] + ([f"experiment={experiment}"] if experiment else [])
+    # How it is fitted, whatever the horizon and the seed.
+    own = (CONF / "experiment" / "accuracy" / f"{dataset}.yaml").exists()
+    choices = [f"dataset={dataset}", *([f"experiment=accuracy/{dataset}"] if own else [])]
     quiet = ["trainer.progress_bar=false", "logger.tensorboard=false", "logger.csv=false"]
     with initialize_config_dir(str(CONF), version_base="1.3"):
         return compose("fit", [*choices, *quiet, "paths.run=''", *overrides])

@@ -31,7 +31,7 @@ def settings_of(compose, folder, *overrides: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def etth1(compose, data_folder) -> ForecastData:
-    table, config = load_data(settings_of(compose, data_folder, "experiment=etth1_96"))
+    table, config = load_data(settings_of(compose, data_folder, "dataset=etth1"))
     assert (config.context_length, config.horizon) == (L, H)
     return ForecastData(table, config)
 

@@ -35,9 +35,7 @@ SETTINGS = {
 def build(**overrides):
     """Return a small network in double precision, in evaluation, with random weights."""
     torch.manual_seed(0)
-    network = ForecastNetwork(**SETTINGS | overrides).double().eval()
-    network.transformer.output.reset_parameters()  # 0 at first beside a linear skip
-    return network
+    return ForecastNetwork(**SETTINGS | overrides).double().eval()
 
 
 def draw(batch=3, horizon=10, channels=2, past=3, future=2, static=1, seed=1):
@@ -531,12 +529,6 @@ def test_without_categories_the_weights_are_those_of_the_transformer(decoding, j
     assert parts == {"transformer", "skip"} | ({"queries"} if decoding == "parallel" else set())
     plain = network.transformer.encoder_embedding.linear.in_features
     assert plain == 4 * (1 + joint + 3)
-
-
-@pytest.mark.parametrize("skip", ["full", "seasonal", "none"])
-def test_training_begins_at_the_linear_skip_alone(skip):
-    made = ForecastNetwork(**SETTINGS | {"linear_skip": skip})
-    assert (made.transformer.output.weight == 0).all() == (skip != "none")
 
 
 def test_unknown_decoding_is_refused():

@@ -143,9 +143,6 @@ class ForecastNetwork(nn.Module):
             else None
         )
         self.skip = make_skip(linear_skip, context_length, horizon, patch_len)
-        if self.skip is not None:  # training begins at the linear map alone
-            nn.init.zeros_(self.transformer.output.weight)
-            nn.init.zeros_(self.transformer.output.bias)
 
     def forward(
         self,
