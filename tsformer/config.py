@@ -135,6 +135,7 @@ class ModelConfig(Config):
     linear_skip: Skip
     head: Literal["point", "quantile", "normal", "student_t", "negative_binomial"] = "point"
     quantiles: list[Level] = []
+    zero_output: bool = False
     activation_checkpointing: bool = False
     compile: bool = False
 

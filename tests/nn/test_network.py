@@ -531,6 +531,15 @@ def test_without_categories_the_weights_are_those_of_the_transformer(decoding, j
     assert plain == 4 * (1 + joint + 3)
 
 
+def test_training_may_begin_at_the_linear_skip_alone():
+    network, inputs = build(zero_output=True), draw()
+    untrained = forecast(network, inputs)
+    network.transformer.decoder_norm.bias.data += 1  # what is before a 0 does not count
+    assert torch.equal(forecast(network, inputs), untrained)
+    network.skip.bias.data += 1
+    assert not torch.allclose(forecast(network, inputs), untrained)
+
+
 def test_unknown_decoding_is_refused():
     with pytest.raises(ValueError, match="'sideways'"):
         build(decoding="sideways")

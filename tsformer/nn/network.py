@@ -72,6 +72,7 @@ class ForecastNetwork(nn.Module):
         linear_skip: str,
         head: str = "point",
         quantiles: Sequence[float] = (),
+        zero_output: bool = False,
         activation_checkpointing: bool = False,
     ) -> None:
         """Build the network.
@@ -98,6 +99,8 @@ class ForecastNetwork(nn.Module):
             linear_skip: the linear map from context to horizon, see `make_skip`.
             head: see `make_head`.
             quantiles: levels of the head `quantile`.
+            zero_output: let the transformer's output begin at 0, so that training begins at the
+                linear skip alone.
             activation_checkpointing: see `TFModel`.
 
         Raises:
@@ -143,6 +146,9 @@ class ForecastNetwork(nn.Module):
             else None
         )
         self.skip = make_skip(linear_skip, context_length, horizon, patch_len)
+        if zero_output:
+            nn.init.zeros_(self.transformer.output.weight)
+            nn.init.zeros_(self.transformer.output.bias)
 
     def forward(
         self,
