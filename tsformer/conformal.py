@@ -1,6 +1,6 @@
 """Conformal prediction: quantiles that hold what they promise, by the errors made before."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tsformer.data.types import BoolArray, Float32Array, FloatArray, IntArray
-from tsformer.data.windows import WindowIndex
+from tsformer.data.windows import WindowBatch, WindowDataset, WindowIndex
 
 F = TypeVar("F", np.float32, np.float64)
 
@@ -23,12 +23,13 @@ _ROUNDING = 1e-9  # 20 x 0.55 is a little above 11
 class ConformalOffsets:
     """What to add to a forecast's quantiles so that they are calibrated, in scaled units.
 
-    Split conformal prediction (Vovk et al. 2005), each quantile by itself (Romano et al. 2019,
-    theorem 2): the offset of a level is an order statistic of the scores, truth less forecast, of
-    windows not trained on. If these and a window to come are exchangeable, the truth is at most
-    the quantile with a probability of at least `level` from the median on, and of at most `level`
-    below it; thus an interval covers with at least its nominal probability. Series that drift are
-    not exchangeable, and windows that overlap tell less than their number; see `track`.
+    Split conformal prediction (Vovk et al. 2005) of quantiles (Romano et al. 2019): both ends of a
+    central interval move outwards by an order statistic of how far truths of windows not trained on
+    lay outside of it, less than 0 within. If these and a window to come are exchangeable, the
+    interval covers with at least its nominal probability. The median stays: a bias of one season is
+    not carried into the next. A level whose counterpart is not among the levels moves by itself.
+    Series that drift are not exchangeable, see `track`; windows that overlap tell less than their
+    number, and those by which the checkpoint was chosen are forecast a little too well.
 
     Attributes:
         levels: 0 < level < 1, rising, (Q,).
@@ -82,6 +83,29 @@ class ConformalOffsets:
         return shifted(forecast, self.offsets[group])
 
 
+def calibration_batches(
+    windows: WindowDataset,
+    forecast: Callable[[IntArray, WindowBatch], NDArray[Any]],
+    scores_each: int,
+    batch_size: int = 1024,
+) -> Iterator[tuple[NDArray[Any], NDArray[Any], BoolArray, IntArray]]:
+    """Yield forecast, target, observed and group of windows to calibrate on, for `calibrate`.
+
+    Args:
+        windows: those that were not trained on.
+        forecast: from running numbers of windows and their batch to points or quantiles.
+        scores_each: see `calibration_windows`.
+        batch_size: windows forecast at once.
+    """
+    numbers = calibration_windows(windows.index, scores_each)
+    for begin in range(0, len(numbers), batch_size):
+        picked = numbers[begin : begin + batch_size]
+        batch = windows[picked]
+        observed = batch.target_observed.numpy()
+        found, target = forecast(picked, batch), batch.target.double().numpy()
+        yield found, target, observed, batch.series.numpy()
+
+
 def calibrate(
     batches: Iterable[tuple[NDArray[Any], NDArray[Any], BoolArray, IntArray]],
     num_groups: int,
@@ -90,8 +114,8 @@ def calibrate(
     """Return the offsets that forecasts of some windows ask for.
 
     Args:
-        batches: forecast, target, observed, see `residuals`, and each window's group, (B,). All
-            scores are held at once; `calibration_windows` keeps them few.
+        batches: forecast, target, observed, see `residuals`, and each window's group, (B,), such
+            as `calibration_batches`; all scores are held at once.
         num_groups: N.
         levels: 0 < level < 1, rising, (Q,).
     """

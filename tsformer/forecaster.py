@@ -312,9 +312,11 @@ class Forecaster:
 
     def _offset_rows(self, store: SeriesStore, groups: IntArray) -> IntArray:
         """Return each group's row of the conformal offsets, -1 if it was not in training."""
-        number = {id: number for number, id in enumerate(self.config.scaler.ids)}
-        first = [number.get(store.ids[series], -1) for series in groups[:, 0].tolist()]
-        return np.array(first, dtype=np.int64) // self.config.num_channels
+        if self.conformal is None:
+            return np.full(len(groups), -1)
+        first = pd.Index(store.ids)[groups[:, 0]]
+        rows = pd.Index(self.config.scaler.ids).get_indexer(first)  # -1 stays -1
+        return rows.astype(np.int64) // self.config.num_channels
 
     def _columns_of(self, names: Sequence[str]) -> Columns:
         own = self.config.columns
@@ -341,10 +343,10 @@ def _count(name: str, value: Any, least: int = 1) -> int:
 def _numbers(name: str, values: float | Sequence[float]) -> list[float]:
     try:
         numbers = np.atleast_1d(np.asarray(values, dtype=np.float64))
+        if numbers.ndim > 1:
+            raise ValueError("a list in a list")
     except (TypeError, ValueError) as error:
         raise ConfigError(f"{name}={values!r}: give a number or a list of numbers.") from error
-    if numbers.ndim > 1:
-        raise ConfigError(f"{name}={values!r}: give a number or a list of numbers.")
     return numbers.tolist()
 
 

@@ -1,6 +1,6 @@
 """From batches of windows to forecasts, in scaled units: points, quantiles and sample paths."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tsformer import conformal
 from tsformer.conformal import ConformalOffsets
-from tsformer.data.types import BoolArray, FloatArray, IntArray
+from tsformer.data.types import FloatArray, IntArray
 from tsformer.data.windows import WindowBatch, WindowDataset
 from tsformer.nn import ForecastNetwork
 
@@ -107,17 +107,13 @@ def calibrate(
     num_groups, num_channels = windows.index.groups.shape
     is_point = network.head.num_parameters == 1  # whose quantiles are all alike
     scores_each = network.horizon * num_channels * (1 if is_point else len(levels))
-    numbers = conformal.calibration_windows(windows.index, scores_each)
 
-    def forecast_batches() -> Iterator[tuple[FloatArray, FloatArray, BoolArray, IntArray]]:
-        for begin in range(0, len(numbers), batch_size):
-            batch = windows[numbers[begin : begin + batch_size]]
-            forecasts = forecast_windows(network, batch, () if is_point else levels)
-            base = forecasts.point if is_point else forecasts.quantiles
-            observed = batch.target_observed.numpy()
-            yield base, batch.target.double().numpy(), observed, batch.series.numpy()
+    def forecast(_: IntArray, batch: WindowBatch) -> FloatArray:
+        forecasts = forecast_windows(network, batch, () if is_point else levels)
+        return forecasts.point if is_point else forecasts.quantiles
 
-    return conformal.calibrate(forecast_batches(), num_groups, levels)
+    batches = conformal.calibration_batches(windows, forecast, scores_each, batch_size)
+    return conformal.calibrate(batches, num_groups, levels)
 
 
 def roll_out(

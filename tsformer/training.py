@@ -164,7 +164,7 @@ def fit(settings: Mapping[str, Any]) -> FitResult:
     if config.logger.csv:
         curves = report.draw_training(run / "csv" / "metrics.csv", best["global_step"])
         curves.savefig(run / "training.png", dpi=120)
-    _write_atomically(run / "metrics.json", json.dumps(_without_nan(metrics), indent=1))
+    write_atomically(run / "metrics.json", json.dumps(_without_nan(metrics), indent=1))
     for target, figures in by_target.items() or [(None, metrics["test"])]:
         open_console().print(report.metrics_table(data, figures, target))
         if forecaster.is_probabilistic:
@@ -264,7 +264,8 @@ def _without_nan(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _write_atomically(path: Path, text: str) -> None:
+def write_atomically(path: Path, text: str) -> None:
+    """Write a file that is whole at any time."""
     scratch = path.with_name(f".{path.name}")
     scratch.write_text(text, encoding="utf-8")
     scratch.replace(path)

@@ -23,7 +23,7 @@ from omegaconf import DictConfig, OmegaConf
 from rich.table import Table
 
 from benchmarks.accuracy_report import Record, as_csv, as_markdown, as_table, summarise
-from benchmarks.common import machine, write_atomically
+from benchmarks.common import machine
 from benchmarks.linear import RECIPES, TRAINING, train_linear
 from benchmarks.statistical import METHODS, forecast_each, is_installed
 from tsformer import conformal
@@ -33,14 +33,14 @@ from tsformer.config import DatasetConfig, PathsConfig, parse
 from tsformer.data.calendar import seasonal_periods
 from tsformer.data.catalog import find_file, load_data
 from tsformer.data.forecast_data import ForecastData
-from tsformer.data.types import BoolArray, FloatArray, IntArray
+from tsformer.data.types import FloatArray, IntArray
 from tsformer.data.windows import WindowDataset
 from tsformer.errors import ConfigError, DataError
 from tsformer.forecaster import Forecaster
 from tsformer.forecasting import Forecasts, forecast_windows
 from tsformer.metrics import ErrorSums, QuantileErrors, QuantileSums, central_intervals
 from tsformer.report import MODEL
-from tsformer.training import fit
+from tsformer.training import fit, write_atomically
 
 # Steps that the linear baselines see, as in Zeng et al. 2023.
 LOOK_BACKS = {"illness": 104}
@@ -455,17 +455,13 @@ def with_quantiles(
     """
     if not levels:
         return lambda part, windows: _points(forecast(part, windows))
-    part = data.validation
-    numbers = conformal.calibration_windows(part.index, data.config.horizon * data.groups.shape[1])
-
-    def errors() -> Iterator[tuple[FloatArray, FloatArray, BoolArray, IntArray]]:
-        for begin in range(0, len(numbers), _AT_ONCE):
-            windows = numbers[begin : begin + _AT_ONCE]
-            batch, found = part[windows], forecast(part, windows)
-            observed = batch.target_observed.numpy()
-            yield found, batch.target.double().numpy(), observed, batch.series.numpy()
-
-    offsets = conformal.calibrate(errors(), len(data.groups), levels)
+    batches = conformal.calibration_batches(
+        data.validation,
+        lambda windows, _: forecast(data.validation, windows),
+        data.config.horizon * data.groups.shape[1],
+        _AT_ONCE,
+    )
+    offsets = conformal.calibrate(batches, len(data.groups), levels)
 
     def calibrated(part: WindowDataset, windows: IntArray) -> Forecasts:
         found, (group, _) = forecast(part, windows), part.index.locate(windows)

@@ -45,10 +45,3 @@ def machine() -> str:
     name = names[0] if names else platform.processor() or platform.machine()
     threads = torch.get_num_threads()
     return f"{name}, {os.cpu_count()} cores, torch {torch.__version__} with {threads} thread(s)"
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Write a file that is whole at any time."""
-    scratch = path.with_name(f".{path.name}")
-    scratch.write_text(text, encoding="utf-8")
-    scratch.replace(path)
