@@ -25,6 +25,7 @@ from tsformer.data.sources import Source, errors_naming, open_source, read_frame
 from tsformer.data.store import SeriesStore
 from tsformer.data.types import Float32Array, FloatArray, IntArray
 from tsformer.data.windows import BatchSampler, WindowDataset, WindowIndex, group_spans
+from tsformer.data.writing import write_parquet
 from tsformer.errors import ConfigError, DataError
 from tsformer.forecaster_config import ForecasterConfig
 from tsformer.forecasting import forecast_windows, sample_windows
@@ -137,7 +138,7 @@ class Forecaster:
         steps = self.horizon if horizon is None else _count("horizon", horizon)
         num_paths = 0 if num_samples is None else _count("num_samples", num_samples)
         seed = _count("seed", seed, least=0)
-        columns_of = self._distribution_columns(level, quantiles, num_paths, adaptive)
+        columns_of = self.distribution_columns(level, quantiles, num_paths, adaptive)
         if steps > self.horizon:
             warnings.warn(
                 f"horizon={steps}: the model was trained for {self.horizon} steps; beyond them it "
@@ -147,7 +148,7 @@ class Forecaster:
         rows, columns, store, groups = self._read_history(frame)
         if future is not None:
             with errors_naming("future"):
-                future = read_frame(future, self._text_columns)
+                future = read_frame(future, self.text_columns)
         whole = -(-steps // self.horizon) * self.horizon  # tokens span steps beyond the last
         store = store.extended(whole)
         ahead, categories = read_future(future, columns, store, groups, steps)
@@ -186,14 +187,31 @@ class Forecaster:
             | dict(zip(forecasts, values, strict=True))
         )
 
-    def _distribution_columns(
+    def predict_to(
+        self, path: str | Path, frame: Any, future: Any | None = None, **arguments: Any
+    ) -> None:
+        """Write what `predict` returns to a Parquet file, all of it or nothing.
+
+        Args:
+            path: of the file; an existing one is replaced.
+            frame: see `predict`.
+            future: see `predict`.
+            arguments: of `predict`.
+        """
+        write_parquet(self.predict(frame, future, **arguments), Path(path))
+
+    def distribution_columns(
         self,
         level: float | Sequence[float],
         quantiles: float | Sequence[float],
         num_paths: int,
         adaptive: bool,
     ) -> dict[str, float]:
-        """Return the quantile levels that are asked for by what their columns are called."""
+        """Return the quantile levels that are asked for by what their columns are called.
+
+        Raises:
+            ConfigError: an argument is out of range, or is not for this model.
+        """
         columns: dict[str, float] = {}
         for percent in _numbers("level", level):
             if not 1 <= percent <= 99.99:  # 0.9 is meant as 90
@@ -215,15 +233,16 @@ class Forecaster:
         return columns
 
     @property
-    def _text_columns(self) -> list[str]:
+    def text_columns(self) -> list[str]:
+        """Columns that are read from text as text: the id, and categories."""
         columns = self.config.columns
         return [*filter(None, [columns.id]), *columns.categorical]
 
     def _read_history(self, frame: Any) -> tuple[Source, Columns, SeriesStore, IntArray]:
         config = self.config
         with errors_naming(frame):
-            rows = open_source(frame, self._text_columns)
-            columns = self._columns_of(rows.names)
+            rows = open_source(frame, self.text_columns)
+            columns = self.columns_of(rows.names)
             history = build_store(
                 rows,
                 columns,
@@ -318,7 +337,12 @@ class Forecaster:
         rows = pd.Index(self.config.scaler.ids).get_indexer(first)  # -1 stays -1
         return rows.astype(np.int64) // self.config.num_channels
 
-    def _columns_of(self, names: Sequence[str]) -> Columns:
+    def columns_of(self, names: Sequence[str]) -> Columns:
+        """Return the parts of a table's columns: those of the training data, or of a long table.
+
+        Raises:
+            DataError: a column is missing.
+        """
         own = self.config.columns
         long = replace(own, id="unique_id", time="ds", target=("y",))
         for columns in (own, long):
