@@ -11,7 +11,7 @@ import numpy as np
 from tsformer.data.files import is_parquet
 from tsformer.data.gathering import Hashes, hash_ids
 from tsformer.data.sources import Source, Span
-from tsformer.data.types import BoolArray, IntArray
+from tsformer.data.types import IntArray
 
 # Where the rows of a part are: in the input, or, None, in a file that they are gathered in.
 Place: TypeAlias = tuple[Span, ...] | None
@@ -51,13 +51,15 @@ def plan_parts(source: Source, id: str, *, max_rows: int, max_series: int, at_le
     runs = _find_runs(source, id)
     max_rows = max(min(max_rows, runs.num_rows // at_least), 1)
     max_series = max(min(max_series, runs.num_series // at_least), 1)
-    if runs.starts is not None:
-        may_end = runs.may_end(list(map(is_parquet, runs.files)))
-        ends = _cut(runs, may_end, max_rows, max_series)
-        if ends is not None:
-            return _in_place(runs, ends)
-    num_parts = max(-(-runs.num_rows // max_rows), -(-runs.num_series // max_series))
-    return _gathered(runs.distinct, num_parts)
+    if runs.starts is None:
+        num_parts = max(-(-runs.num_rows // max_rows), -(-runs.num_series // max_series))
+        return _gathered_by_hash(runs.distinct, num_parts)
+    ends = runs.ends(list(map(is_parquet, runs.files)))
+    rows, series = runs.bounds[ends], runs.num_begun[ends]
+    is_large = (np.diff(rows) > max_rows) | (np.diff(series) > max_series)
+    if (is_large & (np.diff(series) > 1)).any():
+        return _gathered(runs, max_rows, max_series)
+    return _in_place(runs, ends[_cut(rows, series, max_rows, max_series)])
 
 
 @dataclass
@@ -71,6 +73,7 @@ class _Runs:
         num_series: distinct ids, about.
         starts: number of each run's first row, (R,); None where there are too many.
         id: of each run, its place among `distinct`, (R,).
+        first: run in which each id appears first, (I,).
     """
 
     files: Sequence[Path]
@@ -79,20 +82,49 @@ class _Runs:
     num_series: int
     starts: IntArray | None
     id: IntArray
+    first: IntArray
 
     @property
     def num_rows(self) -> int:
         return int(self.file_starts[-1])
 
-    def may_end(self, can_be_cut: Sequence[bool]) -> BoolArray:
-        """Return behind which runs a part may end, (R,): no id comes both before and after."""
+    @property
+    def bounds(self) -> IntArray:
+        """First row of each run, and the number of all rows, (R + 1,)."""
         assert self.starts is not None
+        return np.append(self.starts, self.num_rows)
+
+    @property
+    def num_begun(self) -> IntArray:
+        """How many ids have appeared before each run, and in all, (R + 1,)."""
+        appears = np.zeros(len(self.id) + 1, dtype=np.int64)
+        appears[self.first + 1] = 1
+        return np.cumsum(appears)
+
+    def ends(self, can_be_cut: Sequence[bool]) -> IntArray:
+        """Return the runs that a part may end before, from 0 to R: no id comes on both sides.
+
+        Args:
+            can_be_cut: of each file, whether some of its rows can be read.
+        """
+        numbers = np.arange(len(self.id))
         last = np.empty(len(self.distinct), dtype=np.int64)
-        last[self.id] = np.arange(len(self.id))  # of several the last one stays
-        may_end = np.maximum.accumulate(last[self.id]) == np.arange(len(self.id))
-        file = np.searchsorted(self.file_starts, self.starts, side="right") - 1
+        last[self.id] = numbers  # of several the last one stays
+        may_end = np.maximum.accumulate(last[self.id]) == numbers
+        file = np.searchsorted(self.file_starts, self.bounds[:-1], side="right") - 1
         ends_file = np.append(np.diff(file) > 0, True)
-        return may_end & (ends_file | np.array(can_be_cut)[file])
+        may_end &= ends_file | np.array(can_be_cut)[file]
+        return np.concatenate([[0], np.flatnonzero(may_end) + 1])
+
+    def part_of(self, part: IntArray) -> Callable[[Hashes], IntArray]:
+        """Return what tells the parts of hashes, given those of the distinct ids, (I,)."""
+        distinct = self.distinct
+
+        def part_of(hashes: Hashes) -> IntArray:
+            place = np.minimum(np.searchsorted(distinct, hashes), len(distinct) - 1)
+            return np.where(distinct[place] == hashes, part[place], -1)
+
+        return part_of
 
 
 def _find_runs(source: Source, id: str) -> _Runs:
@@ -120,10 +152,11 @@ def _find_runs(source: Source, id: str) -> _Runs:
         num_rows += len(codes)
     file_starts = np.concatenate([[0], np.cumsum(list(lengths.values()))])
     if sample is not None:
-        number = len(sample.ids) * sample.rate
-        return _Runs(source.files, file_starts, sample.ids, number, None, np.empty(0, np.int64))
-    ids, numbers = np.unique(np.concatenate(hashes), return_inverse=True)
-    return _Runs(source.files, file_starts, ids, len(ids), np.concatenate(starts), numbers)
+        number, none = len(sample.ids) * sample.rate, np.empty(0, np.int64)
+        return _Runs(source.files, file_starts, sample.ids, number, None, none, none)
+    ids, first, numbers = np.unique(np.concatenate(hashes), return_index=True, return_inverse=True)
+    all_starts = np.concatenate(starts)
+    return _Runs(source.files, file_starts, ids, len(ids), all_starts, numbers, first)
 
 
 @dataclass
@@ -140,33 +173,29 @@ class _Sample:
             self.ids = self.ids[self.ids % np.uint64(self.rate) == 0]
 
 
-def _cut(runs: _Runs, may_end: BoolArray, max_rows: int, max_series: int) -> IntArray | None:
-    """Return the runs that parts end before, or None if several series cannot be parted."""
-    assert runs.starts is not None
-    is_first = np.zeros(len(runs.id), dtype=bool)
-    is_first[np.unique(runs.id, return_index=True)[1]] = True
-    ends = np.concatenate([[0], np.flatnonzero(may_end) + 1])
-    rows = np.append(runs.starts, runs.num_rows)[ends]  # before each end
-    series = np.concatenate([[0], np.cumsum(is_first)])[ends]
-    is_large = (np.diff(rows) > max_rows) | (np.diff(series) > max_series)
-    if (is_large & (np.diff(series) > 1)).any():
-        return None
+def _cut(rows: IntArray, series: IntArray, max_rows: int, max_series: int) -> IntArray:
+    """Return which bounds to cut at, the first and the last among them.
+
+    Args:
+        rows: before each bound.
+        series: before each bound.
+        max_rows: between two cuts, unless no bound is in between.
+        max_series: likewise.
+    """
     chosen = [0]
-    while chosen[-1] < len(ends) - 1:
+    while chosen[-1] < len(rows) - 1:
         now = chosen[-1]
         furthest = min(
             np.searchsorted(rows, rows[now] + max_rows, side="right"),
             np.searchsorted(series, series[now] + max_series, side="right"),
         )
         chosen.append(max(int(furthest) - 1, now + 1))
-    return ends[chosen]
+    return np.array(chosen)
 
 
 def _in_place(runs: _Runs, ends: IntArray) -> Plan:
-    assert runs.starts is not None
-    bounds = np.append(runs.starts, runs.num_rows)[ends]
     places: list[Place] = []
-    for begin, end in pairwise(bounds):
+    for begin, end in pairwise(runs.bounds[ends]):
         first = int(np.searchsorted(runs.file_starts, begin, side="right")) - 1
         spans = []
         for file in range(first, len(runs.files)):
@@ -178,20 +207,27 @@ def _in_place(runs: _Runs, ends: IntArray) -> Plan:
                 rows = int(max(begin, start) - start), int(min(end, stop) - start)
                 spans.append(Span(runs.files[file], None if whole else rows))
         places.append(tuple(spans))
-    part = np.empty(len(runs.distinct), dtype=np.int64)
-    part[runs.id] = np.searchsorted(ends, np.arange(len(runs.id)), side="right") - 1
-
-    def part_of(hashes: Hashes) -> IntArray:
-        place = np.minimum(np.searchsorted(runs.distinct, hashes), len(runs.distinct) - 1)
-        return np.where(runs.distinct[place] == hashes, part[place], -1)
-
-    return Plan(places, part_of)
+    part = np.searchsorted(ends, runs.first, side="right") - 1
+    return Plan(places, runs.part_of(part))
 
 
-def _gathered(distinct: Hashes, num_parts: int) -> Plan:
-    """Give each part as many ids, next to each other in the order of their hashes."""
-    num_parts = min(num_parts, len(distinct))
-    lowest = distinct[np.arange(num_parts) * len(distinct) // num_parts]
+def _gathered(runs: _Runs, max_rows: int, max_series: int) -> Plan:
+    """Part the ids in the order in which they appear."""
+    num_ids = len(runs.distinct)
+    order = np.argsort(runs.first)
+    sizes = np.zeros(num_ids, dtype=np.int64)
+    np.add.at(sizes, runs.id, np.diff(runs.bounds))
+    rows = np.concatenate([[0], np.cumsum(sizes[order])])
+    cuts = _cut(rows, np.arange(num_ids + 1), max_rows, max_series)
+    part = np.empty(num_ids, dtype=np.int64)
+    part[order] = np.searchsorted(cuts, np.arange(num_ids), side="right") - 1
+    return Plan([None] * (len(cuts) - 1), runs.part_of(part))
+
+
+def _gathered_by_hash(some: Hashes, num_parts: int) -> Plan:
+    """Part the ids in the order of their hashes, so that each part has as many of the sample."""
+    num_parts = min(num_parts, len(some))
+    lowest = some[np.arange(num_parts) * len(some) // num_parts]
 
     def part_of(hashes: Hashes) -> IntArray:
         return np.maximum(np.searchsorted(lowest, hashes, side="right") - 1, 0)

@@ -5,6 +5,7 @@ import logging
 import os
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from tsformer.batch.config import RayConfig
@@ -115,12 +116,13 @@ def _running(config: RayConfig, num_actors: int) -> Iterator[None]:
         "object_store_memory": _STORE_BYTES,
     }
     try:
-        ray.init(
-            config.address,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-            **(here if config.address is None else {}),
-        )
+        with _no_stderr():  # where Ray would tell of the level of its log
+            ray.init(
+                config.address or "local",
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                **(here if config.address is None else {}),
+            )
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise BatchError(f"ray.address={config.address}: Ray does not start ({error}).") from error
     try:
@@ -129,3 +131,16 @@ def _running(config: RayConfig, num_actors: int) -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
+
+
+@contextmanager
+def _no_stderr() -> Iterator[None]:
+    """Silence what is written to the standard error stream, also not by Python."""
+    saved = os.dup(2)
+    try:
+        with Path(os.devnull).open("w") as nothing:
+            os.dup2(nothing.fileno(), 2)
+            yield
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)
