@@ -41,7 +41,7 @@ def run_script(
         try:
             settings = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
             return task(settings)  # type: ignore[arg-type]
-        except TsformerError as error:
+        except (TsformerError, OmegaConfBaseException) as error:
             if show_traceback:
                 raise
             raise SystemExit(_report(error)) from None

@@ -16,7 +16,7 @@ import pytest
 from tests.batch.cases import contents, forecasts, make_long, read_parts, run, write_model
 from tests.conftest import REPO
 from tsformer.batch.ray_engine import check_ray
-from tsformer.errors import BatchError, ConfigError, DataError
+from tsformer.errors import ConfigError, DataError
 
 SCRIPT = REPO / "scripts" / "forecast.py"
 ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(REPO)}
@@ -111,6 +111,7 @@ def test_killed_and_started_again_it_comes_to_the_same_bytes(
     assert not [file for file in output.iterdir() if file.name.startswith(".")]
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_ends_it_with_an_error(
     home: Path, undisturbed: dict[str, bytes]
 ) -> None:
@@ -194,6 +195,7 @@ def test_two_ranks_share_the_parts(home: Path, undisturbed: dict[str, bytes]) ->
     assert contents(home / "ranks") == undisturbed
 
 
+@pytest.mark.slow
 def test_ranks_have_a_share_each_of_a_small_table(home: Path, tmp_path: Path) -> None:
     frame = make_long({"a": 30, "b": 20, "c": 25}).sort_values("ds")
     frame.to_parquet(tmp_path / "t.parquet", index=False)
@@ -269,6 +271,7 @@ def test_ray_comes_to_the_same_bytes_and_goes_on_alike(
     assert ray.is_initialized()  # it was before
 
 
+@pytest.mark.slow
 def test_ray_tells_faults_as_the_local_engine_does(ray, home: Path, tmp_path: Path) -> None:
     frame = make_long({f"s{number}": 20 for number in range(40)})
     frame["y"] = frame["y"].where(frame["unique_id"] != "s25")
@@ -282,13 +285,7 @@ def test_ray_tells_faults_as_the_local_engine_does(ray, home: Path, tmp_path: Pa
     assert (summary.series, summary.errors) == (39, 1)
 
 
-def test_a_cluster_that_is_not_there_is_told(home: Path, tmp_path: Path) -> None:
-    pytest.importorskip("ray")
-    nowhere = {"address": "127.0.0.1:1", "num_cpus": 1, "num_gpus": 0}
-    with pytest.raises(BatchError, match=r"ray\.address=127\.0\.0\.1:1"):
-        run(home / "model", home / "t.parquet", tmp_path / "out", engine="ray", ray=nowhere)
-
-
+@pytest.mark.slow
 def test_the_command_starts_ray_itself_and_is_quiet(home: Path, undisturbed: dict[str, bytes]):
     pytest.importorskip("ray")
     output = home / "ray-command"

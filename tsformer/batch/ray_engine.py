@@ -115,14 +115,13 @@ def _running(config: RayConfig, num_actors: int) -> Iterator[None]:
         "include_dashboard": False,
         "object_store_memory": _STORE_BYTES,
     }
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     try:
-        with _no_stderr():  # where Ray would tell of the level of its log
-            ray.init(
-                config.address or "local",
-                log_to_driver=False,
-                logging_level=logging.ERROR,
-                **(here if config.address is None else {}),
-            )
+        if config.address is None:
+            with _no_stderr():  # where Ray would tell of the level of its log
+                ray.init("local", **here, **quiet)
+        else:
+            ray.init(config.address, **quiet)
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise BatchError(f"ray.address={config.address}: Ray does not start ({error}).") from error
     try:
