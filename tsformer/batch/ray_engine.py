@@ -124,9 +124,10 @@ def _running(config: RayConfig, num_actors: int) -> Iterator[None]:
             ray.init(config.address, **quiet)
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise BatchError(f"ray.address={config.address}: Ray does not start ({error}).") from error
+    num_gpus = num_actors * config.num_gpus
     try:
-        if config.address is None and ray.cluster_resources().get("GPU", 0) < config.num_gpus:
-            raise ConfigError(f"ray.num_gpus={config.num_gpus:g}: this machine has fewer.")
+        if config.address is None and ray.cluster_resources().get("GPU", 0) < num_gpus:
+            raise ConfigError(f"ray.num_gpus={config.num_gpus:g}: this machine has fewer GPUs.")
         yield
     finally:
         ray.shutdown()
