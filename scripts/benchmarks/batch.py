@@ -39,8 +39,9 @@ def measure_batch(settings: Sequence[str]) -> Table:
     table = new_table(
         f"{num_series:,} series of {num_steps} steps, {HORIZON} forecast",
         "s",
+        "CPU s",
         "series/s",
-        "of memory",
+        "series/CPU s",
         "peak MB",
     )
     with tempfile.TemporaryDirectory() as scratch:
@@ -50,23 +51,22 @@ def measure_batch(settings: Sequence[str]) -> Table:
         write_series(home / "in", num_series, num_steps)
         frame = read_first(home / "in", min(num_series, SERIES_IN_MEMORY), num_steps)
         forecaster.predict(frame)
-        began = time.perf_counter()
-        forecast = forecaster.predict(frame)
-        seconds = time.perf_counter() - began
-        in_memory = len(forecast) / HORIZON / seconds
-        table.add_row("predict, in memory", f"{seconds:.1f}", f"{in_memory:,.0f}", f"{1:.2f}", "")
+        began, used = time.perf_counter(), time.process_time()
+        forecaster.predict(frame)
+        seconds, cpu = time.perf_counter() - began, time.process_time() - used
+        add_row(table, "predict, in memory", min(num_series, SERIES_IN_MEMORY), seconds, cpu, 0)
         for way in ways:
             engine, _, workers = way.partition("-")
-            seconds, peak = forecast_files(home, way, engine, workers or "0")
-            speed = num_series / seconds
-            table.add_row(
-                way,
-                f"{seconds:.1f}",
-                f"{speed:,.0f}",
-                f"{speed / in_memory:.2f}",
-                f"{peak:,.0f}",
-            )
+            add_row(table, way, num_series, *forecast_files(home, way, engine, workers or "0"))
     return table
+
+
+def add_row(
+    table: Table, name: str, num_series: int, seconds: float, cpu: float, peak: float
+) -> None:
+    """Add what was measured."""
+    speeds = (f"{num_series / seconds:,.0f}", f"{num_series / cpu:,.0f}")
+    table.add_row(name, f"{seconds:.1f}", f"{cpu:.1f}", *speeds, f"{peak:,.0f}" if peak else "")
 
 
 def write_series(folder: Path, num_series: int, num_steps: int) -> None:
@@ -95,8 +95,11 @@ def read_first(folder: Path, num_series: int, num_steps: int) -> pd.DataFrame:
     return table.slice(0, num_series * num_steps).to_pandas()
 
 
-def forecast_files(home: Path, way: str, engine: str, workers: str) -> tuple[float, float]:
-    """Run the script; return its seconds, from start to end, and the most MB that were in use."""
+def forecast_files(home: Path, way: str, engine: str, workers: str) -> tuple[float, float, float]:
+    """Run the script; return its seconds, from start to end, those of processors, and the most MB.
+
+    The seconds of processors do not know of processes that are not waited for, as Ray's.
+    """
     settings = {
         "model": home / "model",
         "input": home / "in",
@@ -108,6 +111,7 @@ def forecast_files(home: Path, way: str, engine: str, workers: str) -> tuple[flo
     command = [sys.executable, str(script), *(f"{k}={v}" for k, v in settings.items())]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
     began, peak = time.perf_counter(), 0.0
+    before = os.times()
     with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) as process:
         while process.poll() is None:
             peak = max(peak, sum(memory_mb(pid) for pid in family(process.pid)))
@@ -115,7 +119,9 @@ def forecast_files(home: Path, way: str, engine: str, workers: str) -> tuple[flo
     seconds = time.perf_counter() - began
     if process.returncode:
         raise RuntimeError(f"{way}: exit code {process.returncode}")
-    return seconds, peak
+    after = os.times()
+    cpu = after.children_user + after.children_system
+    return seconds, cpu - before.children_user - before.children_system, peak
 
 
 def family(pid: int) -> list[int]:

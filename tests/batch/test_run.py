@@ -293,6 +293,9 @@ def test_what_no_series_could_be_forecast_with_is_told_at_once(model: Path, tmp_
         run(model, tmp_path / "none.parquet", tmp_path / "out")
     with pytest.raises(ConfigError, match="points alone"):
         run(model, write(frame, tmp_path / "t.parquet"), tmp_path / "out", level=[80])
+    for device in ("abacus", "cuda:99"):
+        with pytest.raises(ConfigError, match=f"device={device}: cannot be used here"):
+            run(model, tmp_path / "t.parquet", tmp_path / "out", device=device)
     with pytest.raises(ModelFolderError, match="not a model folder"):
         run(tmp_path / "none", tmp_path / "t.parquet", tmp_path / "out")
     assert not (tmp_path / "out").exists()

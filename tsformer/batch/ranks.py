@@ -45,7 +45,7 @@ class Ranks(NamedTuple):
 @contextmanager
 def joined_ranks() -> Iterator[Ranks]:
     """Join the ranks that there are; without torchrun, this process is the only one."""
-    world_size = int(os.environ.get("WORLD_SIZE", "1"))
+    world_size = int(os.environ.get("WORLD_SIZE", "1")) if "RANK" in os.environ else 1
     if world_size == 1:
         yield Ranks(0, 1)
         return

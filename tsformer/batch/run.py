@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import torch
 
 from tsformer.batch.config import BatchConfig, parse_batch
 from tsformer.batch.local import forecast_local
@@ -86,6 +87,8 @@ def forecast_files(settings: Mapping[str, Any]) -> Summary | None:
     with joined_ranks() as ranks:
         if ranks.world_size > 1 and config.engine == "ray":
             raise ConfigError("engine=ray starts its own processes: leave torchrun out.")
+        if config.engine == "local":
+            _check_device(ranks.device(config.device))
         if not ranks.is_first:
             ranks.meet()
             job = _job(config, output, _manifest_of(output), ranks)
@@ -175,6 +178,13 @@ def _job(config: BatchConfig, output: Path, manifest: Manifest, ranks: Ranks) ->
         on_error=config.on_error,
         device=ranks.device(config.device),
     )
+
+
+def _check_device(name: str) -> None:
+    try:
+        torch.empty(0, device=name)
+    except (RuntimeError, AssertionError) as error:
+        raise ConfigError(f"device={name}: cannot be used here ({error}).") from error
 
 
 def _manifest_of(output: Path) -> Manifest:
