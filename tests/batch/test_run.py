@@ -443,6 +443,8 @@ def test_lost_rows_and_damaged_parts_are_told(model: Path, tmp_path: Path) -> No
     (output / "part-00001.parquet").unlink()
     with pytest.raises(DataError, match="missing or damaged"):
         run(model, table, output, rows_per_part=80)
+    parts = json.loads((output / "manifest.json").read_text())["parts"]
+    assert [part["state"] for part in parts[:3]] == ["finished", "pending", "finished"]
     (output / "part-00001.parquet").write_text("half")
     with pytest.raises(DataError, match=r"part-00001\.parquet: damaged"):
         run(model, table, output, rows_per_part=80)

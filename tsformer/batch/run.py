@@ -64,7 +64,8 @@ def forecast_files(settings: Mapping[str, Any]) -> Summary | None:
     The table is parted into whole series, and each part is read, forecast and written at once,
     as `Forecaster.predict` would; so memory holds one part for each worker. A forecast that was
     stopped goes on where it was, and comes to the same bytes. Where `torchrun` started several
-    ranks, each forecasts its share.
+    ranks, each forecasts its share. With several workers, a script calls this under
+    `if __name__ == "__main__"`, as they begin with importing it.
 
     Args:
         settings: as `conf_forecast/forecast.yaml` composes them.
@@ -212,19 +213,13 @@ def _engine(job: Job, config: BatchConfig, numbers: Sequence[int]) -> Generator[
 
 
 def _with_states(manifest: Manifest, done: Sequence[Done | None]) -> Manifest:
-    parts = [
-        part.model_copy(
-            update={
-                "state": "finished",
-                "rows": each.rows,
-                "series": each.series,
-                "errors": len(each.errors),
-            }
-        )
-        if each
-        else part
-        for part, each in zip(manifest.parts, done, strict=True)
-    ]
+    parts = []
+    for part, each in zip(manifest.parts, done, strict=True):
+        known = {"state": "pending", "rows": 0, "series": 0, "errors": 0}
+        if each:
+            counts = {"rows": each.rows, "series": each.series, "errors": len(each.errors)}
+            known = {"state": "finished", **counts}
+        parts.append(part.model_copy(update=known))
     return manifest.model_copy(update={"parts": parts})
 
 
