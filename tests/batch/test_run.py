@@ -408,6 +408,27 @@ def test_finished_parts_are_not_forecast_again(
     assert summary.series == 12
 
 
+def test_a_full_disk_leaves_nothing_half_written(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = write(make_long(LENGTHS).sort_values("ds"), tmp_path / "t.parquet")
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", full)  # of the gathered rows
+        with pytest.raises(OSError, match="No space left"):
+            run(model, table, tmp_path / "out", rows_per_part=80)
+    assert not (tmp_path / "out").exists()
+    with monkeypatch.context() as patch:
+        patch.setattr("pyarrow.parquet.write_table", full)
+        with pytest.raises(OSError, match="No space left"):
+            run(model, table, tmp_path / "out", rows_per_part=80)
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"manifest.json", ".gathered"}
+    assert run(model, table, tmp_path / "out", rows_per_part=80).series == 12
+
+
 def test_to_go_on_all_has_to_be_as_it_was(model: Path, tmp_path: Path) -> None:
     frame = make_long(LENGTHS)
     table = write(frame, tmp_path / "t.parquet")

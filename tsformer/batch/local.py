@@ -8,7 +8,7 @@ from collections.abc import Generator, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import torch
 
@@ -61,7 +61,7 @@ def _forecast_by_workers(job: Job, numbers: Sequence[int], num_workers: int) -> 
             workers[connection] = worker
             hand_out(connection)
         while busy:
-            for connection in [each for each in wait(list(busy)) if isinstance(each, Connection)]:
+            for connection in cast(list[Connection], wait(list(busy))):
                 number = busy.pop(connection)
                 try:
                     answer = connection.recv()

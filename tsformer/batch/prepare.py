@@ -1,6 +1,7 @@
 """What is looked at before a batch forecast begins: mistakes that concern the whole table."""
 
 import os
+import shutil
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -83,19 +84,26 @@ def lay_out_parts(found: Input, config: BatchConfig, output: Path, at_least: int
             max_series=config.series_per_part,
             at_least=at_least,
         )
-    gathered = [(history, columns.names, "history")] if None in plan.places else []
+    gathered: list[tuple[str, Path | None, Source, tuple[str, ...]]] = []
+    if None in plan.places:
+        gathered.append(("history", config.input, history, columns.names))
     if found.future:
-        future_names = (id, columns.time, *columns.future_covariates)
-        gathered.append((found.future, future_names, "future"))
-    if gathered:
-        scratch = output / f"{GATHERED}-{uuid4().hex[:8]}"  # until it is whole
-        scratch.mkdir()
-        for source, names, what in gathered:
-            gather(source, names, id, plan.part_of, partial(gathered_file, scratch, what))
+        names = (id, columns.time, *columns.future_covariates)
+        gathered.append(("future", config.future, found.future, names))
+    if not gathered:
+        return plan.places
+    scratch = output / f"{GATHERED}-{uuid4().hex[:8]}"  # until it is whole
+    scratch.mkdir()
+    try:
+        for what, path, source, names in gathered:
+            with errors_naming(path):
+                gather(source, names, id, plan.part_of, partial(gathered_file, scratch, what))
         for file in scratch.iterdir():
             with file.open("rb+") as stream:
                 os.fsync(stream.fileno())
         scratch.rename(output / GATHERED)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
     return plan.places
 
 
