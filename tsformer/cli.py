@@ -27,12 +27,15 @@ def run_script(config_name: str, task: Callable[[dict[str, Any]], Any]) -> None:
         task: receives the resolved settings as plain values; what it returns is the objective of
             a sweep.
     """
+    composed = False
     show_traceback = os.environ.get("HYDRA_FULL_ERROR") == "1"
     # Hydra would print and exit by itself; it has to raise, so that mistakes are told from bugs.
     os.environ["HYDRA_FULL_ERROR"] = "1"
 
     @hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)
     def job(config: DictConfig) -> Any:
+        nonlocal composed
+        composed = True
         try:
             settings = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
             return task(settings)  # type: ignore[arg-type]
@@ -43,8 +46,9 @@ def run_script(config_name: str, task: Callable[[dict[str, Any]], Any]) -> None:
 
     try:
         job()
-    except (TsformerError, HydraException, OmegaConfBaseException, OSError) as error:
-        if show_traceback:
+    except (TsformerError, HydraException, OmegaConfBaseException, OSError, ValueError) as error:
+        # Of `group=null` Hydra tells by a ValueError; one of the task would be a bug.
+        if show_traceback or (composed and isinstance(error, ValueError)):
             raise
         sys.exit(_report(error))
     except KeyboardInterrupt:

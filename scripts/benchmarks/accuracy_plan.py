@@ -96,12 +96,15 @@ def parse_plan(arguments: Sequence[str]) -> Plan:
             raise ConfigError(f"{override.input_line}: a value is needed")
         else:
             asked[key] = override.value()
+    look_backs = _numbers("look_back", asked["look_back"], least=1)
+    if len(look_backs) > 1:
+        raise ConfigError(f"look_back={look_backs}: expected one number")
     return Plan(
         datasets=_listed("dataset", asked["dataset"], str, "names"),
         horizons=_numbers("horizon", asked["horizon"], least=1),
         seeds=_numbers("seed", asked["seed"], least=0),
         output=Path(str(asked["output"])).expanduser(),
-        look_back=next(iter(_numbers("look_back", asked["look_back"], least=1)), None),
+        look_back=next(iter(look_backs), None),
         overrides=overrides,
     )
 

@@ -410,6 +410,7 @@ def test_other_settings_reach_every_fit():
         ("seed=true", "seed=True: expected whole numbers"),
         ("dataset=etth1,etth2", r"put a list in brackets, dataset=\[a,b\]"),
         ("dataset=[[etth1]]", "expected names"),
+        ("look_back=[96,336]", "expected one number"),
     ],
 )
 def test_a_bad_list_is_told(argument, message):
