@@ -395,7 +395,7 @@ def test_other_settings_reach_every_fit():
     assert [fit["seed"] for fit in fits] == [7, 8]
     assert all(fit["model"]["dropout"] == 0.4 for fit in fits)
     assert all(fit["dataset"]["name"] == "etth2" for fit in fits)
-    assert all(fit["horizon"] == 96 and fit["context_length"] == 504 for fit in fits)
+    assert all(fit["horizon"] == 96 and fit["context_length"] == 720 for fit in fits)
 
 
 @pytest.mark.parametrize(
