@@ -12,6 +12,7 @@ import torch
 
 from tsformer.arguments import Asked, count, quantile_levels
 from tsformer.conformal import ConformalOffsets
+from tsformer.cross_validation import cross_validate
 from tsformer.data.covariates import CovariateEncoder
 from tsformer.data.future import read_future
 from tsformer.data.sources import errors_naming, read_frame
@@ -151,6 +152,116 @@ class Forecaster:
         )
         values = forecaster.forecast(groups, origins, scaler, encoded)
         return forecast_frame(history, groups, origins, values, asked)
+
+    def cross_validate(
+        self,
+        frame: Any,
+        n_windows: int = 1,
+        step: int | None = None,
+        *,
+        refit: bool | Mapping[str, Any] = False,
+        horizon: int | None = None,
+        level: float | Sequence[float] = (),
+        quantiles: float | Sequence[float] = (),
+        adaptive: bool = False,
+        seed: int = 0,
+        batch_size: int = 1024,
+    ) -> pd.DataFrame:
+        """Forecast the last windows of each series as `predict` would have at their time.
+
+        The first window of H steps ends with the series, the others `step` steps before the next
+        one. Each is forecast from the rows up to its cutoff alone; future covariates are those of
+        the table, and count as missing where it has none. That says nothing about rows that the
+        model was trained on: give it later ones, or other series.
+
+        Args:
+            frame: series with their truth; see `predict`.
+            n_windows: of each series, at most: windows without a value before them are left out,
+                of which a warning tells.
+            step: steps from one cutoff to the next; H when None.
+            refit: continue training before each cutoff, from the model as it is, on the rows up
+                to it; True, or arguments of `fine_tune` by name.
+            horizon: see `predict`.
+            level: see `predict`.
+            quantiles: see `predict`.
+            adaptive: see `predict`.
+            seed: of quantiles that are drawn, and of `refit`.
+            batch_size: windows forecast at once.
+
+        Returns:
+            `unique_id, ds, cutoff, y, tsformer` and what `predict` would add, a pandas frame: H
+            rows a window, by series and then by cutoff, the last time seen. `y` is the table's
+            value in single precision, NaN where it has none.
+
+        Raises:
+            DataError: the table cannot be used, or no series is long enough for a window.
+            ConfigError: see `predict`.
+        """
+        steps = self._steps(horizon)
+        asked = self._asked(level, quantiles, 0, adaptive, seed)
+        arguments = {"seed": asked.seed, **({} if isinstance(refit, bool) else refit)}
+        return cross_validate(
+            self,
+            frame,
+            n_windows=count("n_windows", n_windows),
+            step=steps if step is None else count("step", step),
+            steps=steps,
+            asked=asked,
+            refit=arguments if refit is not False else None,
+            batch_size=count("batch_size", batch_size),
+        )
+
+    def fine_tune(
+        self,
+        frame: Any,
+        *,
+        max_epochs: int = 5,
+        max_steps: int = -1,
+        lr: float = 1e-4,
+        batch_size: int = 128,
+        validation: float | None = None,
+        seed: int = 0,
+        output: str | Path | None = None,
+    ) -> "Forecaster":
+        """Return another forecaster, whose training went on with a table of one's own.
+
+        It takes what this one takes, which stays as it is: the same architecture, lengths, columns
+        and calendar; covariates are scaled, and categories known, as before. Series that this one
+        knows keep their statistics; those of others are fitted on the train rows in the same way.
+        The series of the table are the ones that the new forecaster knows. Conformal intervals
+        are calibrated anew, on the validation part.
+
+        Args:
+            frame: series to train on; see `predict`.
+            max_epochs: passes over the train windows; -1: no limit.
+            max_steps: batches; -1: no limit.
+            lr: learning rate at its highest.
+            batch_size: windows of a batch.
+            validation: the end of the table, which is not trained on: its free-running forecasts
+                choose the weights. A part of the steps, such as 0.1, or their number; a tenth, and
+                one horizon at least, when None.
+            seed: of the order of windows and of dropout.
+            output: folder that receives the settings, checkpoints, the csv log and `model/`; None
+                leaves nothing on disk.
+
+        Raises:
+            DataError: the table cannot be used, or is too short.
+            ConfigError: an argument is out of range, or a part of the table holds no window.
+            TsformerError: the training diverged.
+        """
+        from tsformer.fine_tuning import fine_tune  # which loads lightning
+
+        return fine_tune(
+            self,
+            read_history(frame, self.config),
+            max_epochs=max_epochs,
+            max_steps=max_steps,
+            lr=lr,
+            batch_size=batch_size,
+            validation=validation,
+            seed=count("seed", seed, least=0),
+            output=output,
+        )
 
     def _steps(self, horizon: int | None) -> int:
         steps = self.horizon if horizon is None else count("horizon", horizon)
