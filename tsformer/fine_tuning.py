@@ -87,8 +87,8 @@ def _num_validation(validation: float | None, num_steps: int, horizon: int) -> i
     if num_steps - steps <= horizon:
         raise DataError(
             f"the table has {num_steps} steps, too few to train on, which takes a value and a "
-            f"horizon, {horizon + 1} steps, and {steps} behind them for validation. Give more rows, "
-            "or a smaller validation."
+            f"horizon, {horizon + 1} steps, and {steps} behind them for validation. Give more "
+            "rows, or a smaller validation."
         )
     return steps
 

@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -199,7 +200,6 @@ class Forecaster:
         """
         steps = self._steps(horizon)
         asked = self._asked(level, quantiles, 0, adaptive, seed)
-        arguments = {"seed": asked.seed, **({} if isinstance(refit, bool) else refit)}
         return cross_validate(
             self,
             frame,
@@ -207,7 +207,7 @@ class Forecaster:
             step=steps if step is None else count("step", step),
             steps=steps,
             asked=asked,
-            refit=arguments if refit is not False else None,
+            refit=_refit_arguments(refit, seed),
             batch_size=count("batch_size", batch_size),
         )
 
@@ -291,6 +291,22 @@ class Forecaster:
         if adaptive and self.conformal is None:
             raise ConfigError("adaptive=True needs a model that was fitted with conformal=true.")
         return Asked(levels, num_paths, adaptive, count("seed", seed, least=0))
+
+
+def _refit_arguments(refit: bool | Mapping[str, Any], seed: int) -> dict[str, Any] | None:
+    """Return the arguments of `fine_tune` before each cutoff; None to leave the model as it is."""
+    if refit is False:
+        return None
+    if refit is not True and not isinstance(refit, Mapping):
+        raise ConfigError(f"refit={refit!r}: give True, or the arguments of fine_tune by name.")
+    given = {} if refit is True else dict(refit)
+    known = signature(Forecaster.fine_tune).parameters.keys() - {"self", "frame", "output"}
+    if unknown := sorted(given.keys() - known):
+        raise ConfigError(
+            f"refit: {unknown[0]!r} is no argument of fine_tune that can be given here: "
+            f"{', '.join(sorted(known))}."
+        )
+    return {"seed": seed, **given}
 
 
 def _encode_future(

@@ -83,7 +83,8 @@ class OriginForecaster:
         windows.future = future
         past = self._latest_windows(groups, origins, scaler) if self.asked.adaptive else None
         offset_rows = self._offset_rows(groups)
-        with torch.random.fork_rng():
+        # Infinity, and what comes of it, is refused below.
+        with torch.random.fork_rng(), np.errstate(over="ignore", invalid="ignore"):
             torch.manual_seed(self.asked.seed)
             values = np.concatenate(
                 [
