@@ -304,3 +304,24 @@ def test_refitting_is_fine_tuning_on_the_rows_before_each_cutoff() -> None:
     plain = forecaster.cross_validate(frame, 2)
     assert not np.allclose(plain["tsformer"], found["tsformer"], rtol=1e-3)
     assert all(before[name].equal(x) for name, x in forecaster.network.state_dict().items())
+
+
+@pytest.mark.filterwarnings("ignore:.*:UserWarning:lightning")
+@pytest.mark.parametrize("case", FRAMES)
+def test_any_table_can_be_refitted_to(case: str) -> None:
+    make, frame = FRAMES[case]
+    forecaster = make()
+    if "z" in forecaster.config.columns.target:
+        frame = frame.assign(z=100 + 3 * frame["y"])
+    plain = forecaster.cross_validate(frame, 2)
+    found = forecaster.cross_validate(frame, 2, refit={"max_steps": 1, "lr": 0.01})
+    pd.testing.assert_frame_equal(found.drop(columns="tsformer"), plain.drop(columns="tsformer"))
+    assert np.isfinite(found["tsformer"]).all()
+
+
+@pytest.mark.filterwarnings("ignore:.*:UserWarning:lightning")
+def test_series_that_begin_behind_a_cutoff_do_not_hinder_a_refit() -> None:
+    frame = make_long({"a": 60, "late": H + 1})
+    with pytest.warns(UserWarning, match="series 'late': too short for 1 of 4 windows"):
+        found = make_forecaster().cross_validate(frame, 2, refit={"max_steps": 1})
+    assert found.groupby("unique_id")["cutoff"].nunique().to_dict() == {"a": 2, "late": 1}

@@ -181,6 +181,7 @@ def test_the_loss_of_the_fit_goes_on(fit_config: Any, tmp_path: Path) -> None:
     [
         ({"max_epochs": 0}, "set max_epochs or max_steps above 0"),
         ({"max_epochs": -1}, "nothing ends the training"),
+        ({"max_epochs": True}, "max_epochs=True: give a whole number from -1 up"),
         ({"lr": 0}, r"optimizer\.lr=0: Input should be greater than 0"),
         ({"batch_size": 0}, "batch_size=0: give a whole number from 1 up"),
         ({"batch_size": True}, "batch_size=True: give a whole number"),

@@ -36,7 +36,7 @@ def fine_tune(
 ) -> Forecaster:
     """Return a forecaster whose training went on; see `Forecaster.fine_tune`."""
     own = forecaster.config
-    device = next(forecaster.network.parameters()).device
+    like = next(forecaster.network.parameters())
     num_validation = _num_validation(validation, len(history.store.grid), own.horizon)
     scratch = tempfile.TemporaryDirectory() if output is None else nullcontext(str(output))
     with scratch as folder, torch.random.fork_rng():
@@ -46,17 +46,18 @@ def fine_tune(
             "batch_size": count("batch_size", batch_size),
             "split": [len(history.store.grid) - num_validation, num_validation, 0],
             "lr": lr,
-            "max_epochs": max_epochs,
-            "max_steps": max_steps,
-            "accelerator": "gpu" if device.type == "cuda" else device.type,
+            "max_epochs": count("max_epochs", max_epochs, least=-1),
+            "max_steps": count("max_steps", max_steps, least=-1),
+            "accelerator": "gpu" if like.is_cuda else like.device.type,
             "run": str(run),
         }
         config = parse(FitConfig, _settings(own, settings))
         data = ForecastData(SeriesTable(history.store, history.columns), config, _fitted(own))
+        changes = {"scaler": ScalerConfig.of(data.scaler), "versions": versions()}
         torch.manual_seed(config.seed)
         module = build_module(config, network_settings(own), len(data.groups))
-        for network in filter(None, (module.network, module.averaged)):
-            network.load_state_dict(forecaster.network.state_dict())
+        for copy in filter(None, (module.network, module.averaged)):
+            copy.load_state_dict(forecaster.network.state_dict())
         claim(run, config)
         try:
             trained = train(data, module, run)
@@ -64,10 +65,8 @@ def fine_tune(
             raise
         except SystemExit as stop:  # so Lightning ends a training that Ctrl+C interrupts
             raise KeyboardInterrupt from stop
-        changes = {"scaler": ScalerConfig.of(data.scaler), "versions": versions()}
-        tuned = Forecaster(
-            trained.network.to(device), own.model_copy(update=changes), trained.conformal
-        )
+        network = trained.network.to(like.device, like.dtype)
+        tuned = Forecaster(network, own.model_copy(update=changes), trained.conformal)
         if output is not None:
             tuned.save(run / "model")
     return tuned

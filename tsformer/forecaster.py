@@ -129,7 +129,7 @@ class Forecaster:
         batch_size = count("batch_size", batch_size)
         steps = self._steps(horizon)
         num_paths = 0 if num_samples is None else count("num_samples", num_samples)
-        asked = self._asked(level, quantiles, num_paths, adaptive, seed)
+        asked = self.asked(level, quantiles, num_paths, adaptive, seed)
         history = read_history(frame, self.config)
         store, groups = history.store, history.groups
         if future is not None:
@@ -199,7 +199,7 @@ class Forecaster:
             ConfigError: see `predict`.
         """
         steps = self._steps(horizon)
-        asked = self._asked(level, quantiles, 0, adaptive, seed)
+        asked = self.asked(level, quantiles, 0, adaptive, seed)
         return cross_validate(
             self,
             frame,
@@ -273,7 +273,7 @@ class Forecaster:
             )
         return steps
 
-    def _asked(
+    def asked(
         self,
         level: float | Sequence[float],
         quantiles: float | Sequence[float],
@@ -281,6 +281,11 @@ class Forecaster:
         adaptive: bool,
         seed: int,
     ) -> Asked:
+        """Return what is asked of each window; see `predict` for the arguments.
+
+        Raises:
+            ConfigError: an argument is out of range, or is not for this model.
+        """
         levels = quantile_levels(level, quantiles)
         is_point = self.config.model.head == "point"
         if (levels and not self.is_probabilistic) or (num_paths and is_point):

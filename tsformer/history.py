@@ -51,7 +51,7 @@ def read_history(frame: Any, config: ForecasterConfig) -> History:
     """
     with errors_naming(frame):
         rows = open_source(frame, text_columns(config))
-        columns = _find_columns(rows.names, config.columns)
+        columns = columns_of(rows.names, config)
         store = build_store(
             rows,
             columns,
@@ -69,6 +69,27 @@ def read_history(frame: Any, config: ForecasterConfig) -> History:
 def text_columns(config: ForecasterConfig) -> list[str]:
     """Return the columns that are read from text as text."""
     return [*filter(None, [config.columns.id]), *config.columns.categorical]
+
+
+def columns_of(names: Sequence[str], config: ForecasterConfig) -> Columns:
+    """Return the parts of a table's columns: those of the training data, or of a long table.
+
+    Args:
+        names: of all columns.
+        config: of the model.
+
+    Raises:
+        DataError: a column is missing.
+    """
+    own = config.columns
+    long = replace(own, id="unique_id", time="ds", target=("y",))
+    for columns in (own, long):
+        if set(columns.names) <= set(names):
+            return columns
+    raise DataError(
+        f"the table needs the columns {list(own.names)} or {list(long.names)}, but has "
+        f"{list(names)}."
+    )
 
 
 def forecast_frame(
@@ -106,17 +127,6 @@ def forecast_frame(
     by_series = values.transpose(0, 2, 1, 3).reshape(len(series), -1)[order]
     columns |= dict(zip(asked.names, by_series.reshape(-1, num_columns).T, strict=True))
     return pd.DataFrame(columns)
-
-
-def _find_columns(names: Sequence[str], own: Columns) -> Columns:
-    long = replace(own, id="unique_id", time="ds", target=("y",))
-    for columns in (own, long):
-        if set(columns.names) <= set(names):
-            return columns
-    raise DataError(
-        f"the table needs the columns {list(own.names)} or {list(long.names)}, but has "
-        f"{list(names)}."
-    )
 
 
 def _refuse_unusable(store: SeriesStore, groups: IntArray, config: ForecasterConfig) -> None:
