@@ -53,7 +53,8 @@ def test_training_goes_on_and_the_original_stays() -> None:
 
 def test_it_begins_with_the_weights_as_they_are() -> None:
     forecaster, frame = make_forecaster(), make_waves({"new": 100})
-    tuned = forecaster.fine_tune(frame, max_steps=1, lr=1e-12)
+    # Not with the seed that made them.
+    tuned = forecaster.fine_tune(frame, max_steps=1, lr=1e-12, seed=5)
     torch.testing.assert_close(weights_of(tuned), weights_of(forecaster), rtol=0, atol=1e-9)
 
 
