@@ -1,5 +1,6 @@
 """fine_tune: a model's training goes on with a table of one's own."""
 
+import logging
 import math
 import tempfile
 from contextlib import nullcontext
@@ -18,6 +19,8 @@ from tsformer.forecaster import Forecaster
 from tsformer.forecaster_config import ForecasterConfig, ScalerConfig, network_settings
 from tsformer.history import History
 from tsformer.trainer import build_module, claim, train, versions
+
+log = logging.getLogger(__name__)
 
 _VALIDATION = 0.1  # of the table's steps, unless told otherwise
 
@@ -65,6 +68,13 @@ def fine_tune(
             raise
         except SystemExit as stop:  # so Lightning ends a training that Ctrl+C interrupts
             raise KeyboardInterrupt from stop
+        log.info(
+            "%s %.4f after step %s; trained in %.0f s",
+            config.callbacks.monitor,
+            trained.objective,
+            trained.best_step,
+            trained.seconds,
+        )
         network = trained.network.to(like.device, like.dtype)
         tuned = Forecaster(network, own.model_copy(update=changes), trained.conformal)
         if output is not None:
