@@ -25,7 +25,7 @@ from tsformer.errors import ConfigError
 Rate = Field(ge=0, lt=1)
 # The first models said true or false.
 Skip = Annotated[
-    Literal["full", "seasonal", "none"],
+    Literal["full", "individual", "seasonal", "none"],
     BeforeValidator(lambda x: {True: "full", False: "none"}[x] if isinstance(x, bool) else x),
 ]
 Level = Annotated[float, Field(ge=1e-4, le=1 - 1e-4)]  # of a quantile
@@ -136,6 +136,7 @@ class ModelConfig(Config):
     head: Literal["point", "quantile", "normal", "student_t", "negative_binomial"] = "point"
     quantiles: list[Level] = []
     zero_output: bool = False
+    instance_center: Literal["mean", "last"] = "mean"
     activation_checkpointing: bool = False
     compile: bool = False
 
