@@ -14,7 +14,7 @@ from typing import Any
 import torch
 import yaml
 from lightning.fabric.utilities.exceptions import MisconfigurationException
-from lightning.pytorch import Callback, Trainer, seed_everything
+from lightning.pytorch import Callback, LightningModule, Trainer, seed_everything
 from lightning.pytorch.callbacks import (
     EarlyStopping,
     LearningRateMonitor,
@@ -25,6 +25,7 @@ from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from tsformer import report
+from tsformer.checkpoint import CONFIG_KEY
 from tsformer.config import FitConfig, parse_fit
 from tsformer.conformal import scores_needed
 from tsformer.console import open_console
@@ -41,6 +42,8 @@ from tsformer.forecaster_config import (
     network_settings,
 )
 from tsformer.forecasting import calibrate
+from tsformer.model_card import model_card
+from tsformer.model_folder import config_text
 from tsformer.module import ForecastModule
 
 log = logging.getLogger(__name__)
@@ -84,6 +87,7 @@ def fit(settings: Mapping[str, Any]) -> FitResult:
     seed_everything(config.seed, verbose=False)
     torch.set_float32_matmul_precision("high" if config.trainer.tf32 else "highest")
     forecaster_config = describe_forecaster(data, config)
+    description = _Description(config_text(forecaster_config))
     module = ForecastModule(
         network=network_settings(forecaster_config),
         compile=config.model.compile,
@@ -105,7 +109,7 @@ def fit(settings: Mapping[str, Any]) -> FitResult:
     )
     loaders = ForecastDataModule(data)
     trainer = _build_trainer(
-        config, run, checkpoint, steps_per_epoch=len(loaders.train_dataloader())
+        config, run, [checkpoint, description], steps_per_epoch=len(loaders.train_dataloader())
     )
     log.info(
         "%s weights; %s train, %s validation and %s test windows",
@@ -141,7 +145,7 @@ def fit(settings: Mapping[str, Any]) -> FitResult:
             )
         conformal = calibrate(network, data.validation, config.model.quantiles)
     forecaster = Forecaster(network, forecaster_config, conformal)
-    forecaster.save(run / "model")
+    forecaster.save(run / "model")  # again with figures of the test, which takes a while
 
     log.info("Testing on %s windows", f"{len(data.test):,}")
     evaluations = report.evaluate(data, forecaster)
@@ -164,7 +168,10 @@ def fit(settings: Mapping[str, Any]) -> FitResult:
     if config.logger.csv:
         curves = report.draw_training(run / "csv" / "metrics.csv", best["global_step"])
         curves.savefig(run / "training.png", dpi=120)
-    write_atomically(run / "metrics.json", json.dumps(_without_nan(metrics), indent=1))
+    told = _without_nan(metrics)
+    write_atomically(run / "metrics.json", json.dumps(told, indent=1))
+    forecaster.card = model_card(forecaster_config, data=config.dataset.name, metrics=told)
+    forecaster.save(run / "model")
     for target, figures in by_target.items() or [(None, metrics["test"])]:
         open_console().print(report.metrics_table(data, figures, target))
         if forecaster.is_probabilistic:
@@ -173,8 +180,20 @@ def fit(settings: Mapping[str, Any]) -> FitResult:
     return FitResult(objective, metrics, run)
 
 
+class _Description(Callback):
+    """Puts into checkpoints what a forecaster needs beside weights; see `read_checkpoint`."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def on_save_checkpoint(
+        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        checkpoint[CONFIG_KEY] = self.text
+
+
 def _build_trainer(
-    config: FitConfig, run: Path, checkpoint: ModelCheckpoint, *, steps_per_epoch: int
+    config: FitConfig, run: Path, callbacks: list[Callback], *, steps_per_epoch: int
 ) -> Trainer:
     # What Lightning says about its own choices here is no news to the user.
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
@@ -185,7 +204,6 @@ def _build_trainer(
         loggers.append(CSVLogger(run, name="csv", version=""))
     if config.logger.tensorboard:
         loggers.append(TensorBoardLogger(run, name="tensorboard", version=""))
-    callbacks: list[Callback] = [checkpoint]
     if loggers:
         callbacks.append(LearningRateMonitor("step"))
     if config.callbacks.early_stopping_patience:
