@@ -10,7 +10,7 @@ from tsformer.errors import ModelFolderError
 from tsformer.forecaster_config import ForecasterConfig
 from tsformer.model_folder import parse_config
 from tsformer.nn import ForecastNetwork
-from tsformer.weights import build_network, check_shapes
+from tsformer.weights import build_network, check_shapes, num_bytes
 
 CONFIG_KEY = "tsformer_config"  # of a checkpoint, where `config_text` stands
 
@@ -39,7 +39,9 @@ def read_checkpoint(path: Path) -> tuple[ForecastNetwork, ForecasterConfig]:
         weights = _forecasting_weights(state)
         shapes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
         network_only = config.model_copy(update={"conformal": False})
-        check_shapes(shapes, network_only, path.stat().st_size)
+        check_shapes(shapes, network_only)
+        if num_bytes(shapes) > path.stat().st_size:
+            raise ValueError("tensors larger than the file")
         return build_network(config, weights), config
     except (ValueError, RuntimeError) as error:
         raise ModelFolderError(f"{path}: damaged ({str(error)[:1000]}).") from error

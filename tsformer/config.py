@@ -50,7 +50,7 @@ def _check_time_zone(name: str) -> str:
     return name
 
 
-TimeZone = Annotated[str, AfterValidator(_check_time_zone)]
+TimeZone = Annotated[str, Field(max_length=100), AfterValidator(_check_time_zone)]
 
 
 def _check_sha256(digits: str) -> str:
@@ -137,7 +137,7 @@ class ModelConfig(Config):
     instance_norm: bool
     linear_skip: Skip
     head: Literal["point", "quantile", "normal", "student_t", "negative_binomial"] = "point"
-    quantiles: Annotated[list[Level], Field(fail_fast=True)] = []
+    quantiles: Annotated[list[Level], Field(max_length=1000, fail_fast=True)] = []
     zero_output: bool = False
     activation_checkpointing: bool = False
     compile: bool = False

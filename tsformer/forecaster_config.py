@@ -23,16 +23,13 @@ Means = Annotated[list[Finite], Field(fail_fast=True)]
 Scales = Annotated[list[Scale], Field(fail_fast=True)]
 ShortText = Annotated[str, Field(max_length=100)]
 
-MAX_COVARIATES = 10_000
+MAX_COVARIATES, MAX_CATEGORICAL = 10_000, 1000
 
 
 def _check_names(columns: Any) -> Any:
     for part, names in columns.items() if isinstance(columns, dict) else ():
-        if isinstance(names, list):
-            if not all(isinstance(name, str) for name in names):
-                raise ValueError(f"{part}: a name is not a text")
-            if part != "target" and len(names) > MAX_COVARIATES:
-                raise ValueError(f"{part}: more than {MAX_COVARIATES:,} columns")
+        if isinstance(names, list) and not all(isinstance(name, str) for name in names):
+            raise ValueError(f"{part}: a name is not a text")
     return columns
 
 
@@ -126,6 +123,12 @@ class ForecasterConfig(Config):
     @model_validator(mode="after")
     def _check_columns(self) -> Self:
         columns = self.columns
+        num_covariates = len(columns.covariates) + len(columns.static_covariates)
+        if num_covariates > MAX_COVARIATES or len(columns.categorical) > MAX_CATEGORICAL:
+            raise ValueError(
+                f"columns: more than {MAX_COVARIATES:,} covariates, or {MAX_CATEGORICAL:,} of "
+                "categories"
+            )
         find_columns(columns.names, **{**asdict(columns), "weight": None})
         if not all(columns.names) or columns.weight:
             raise ValueError("columns: a name is empty, or there are weights")

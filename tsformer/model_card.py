@@ -40,7 +40,10 @@ def model_card(
         parts += ["## Test", *_test(metrics)]
     parts += ["## Use", _usage(config), "A table of these columns goes in, in any order of rows:"]
     parts.append(_table(("column", "part", "values"), _columns(config)))
-    if config.columns.id != "unique_id" or config.columns.time != "ds":
+    columns = config.columns
+    if (columns.id, columns.time, columns.target) != ("unique_id", "ds", ("y",)) and (
+        columns.id is None or len(columns.target) == 1
+    ):
         parts.append("Or a long table that calls series, time and target `unique_id, ds, y`.")
     return "\n\n".join(parts) + "\n"
 

@@ -34,7 +34,7 @@ CARD = "README.md"
 FILES = (WEIGHTS, CONFIG, CARD)
 
 MAX_CONFIG_BYTES = 2**26  # about a million series
-_MAX_KEYS = 10_000
+_MAX_PARTS = 20_000
 _MAX_CARD_BYTES = 2**20
 _MAX_MESSAGE = 1000
 
@@ -139,7 +139,7 @@ def parse_config(data: bytes, where: str) -> ForecasterConfig:
         ModelFolderError: it is damaged, or of a schema that is not read.
     """
     try:
-        values = read_json(data, max_keys=_MAX_KEYS)
+        values = read_json(data, max_parts=_MAX_PARTS)
         if not isinstance(values, dict):
             raise ValueError("not a JSON object")
         return parse(ForecasterConfig, _migrated(values, where))

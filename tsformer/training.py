@@ -26,7 +26,7 @@ from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from tsformer import report
 from tsformer.checkpoint import CONFIG_KEY
-from tsformer.config import FitConfig, parse_fit
+from tsformer.config import FitConfig, parse, parse_fit
 from tsformer.conformal import scores_needed
 from tsformer.console import open_console
 from tsformer.data.catalog import load_data
@@ -237,26 +237,27 @@ def _build_trainer(
 def describe_forecaster(data: ForecastData, config: FitConfig) -> ForecasterConfig:
     """Return what a model folder says of the forecaster of some data."""
     joint = config.model.channels == "joint"
-    return ForecasterConfig(
-        context_length=config.context_length,
-        horizon=config.horizon,
-        freq=data.store.freq,
-        regular=config.dataset.regular,
-        duplicates=config.dataset.duplicates,
-        time_zone=config.dataset.time_zone or data.store.time_zone,
-        calendar=config.dataset.calendar,
-        holidays=config.dataset.holidays,
-        columns=replace(data.columns, weight=None),
-        channels=list(channel_names(data.store)) if joint else None,
-        model=config.model,
-        scaler=ScalerConfig.of(data.scaler),
-        covariates=EncoderConfig.of(data.covariates),
-        static=EncoderConfig.of(data.static),
-        conformal=config.conformal,
-        versions={
+    values = {
+        "context_length": config.context_length,
+        "horizon": config.horizon,
+        "freq": data.store.freq,
+        "regular": config.dataset.regular,
+        "duplicates": config.dataset.duplicates,
+        "time_zone": config.dataset.time_zone or data.store.time_zone,
+        "calendar": config.dataset.calendar,
+        "holidays": config.dataset.holidays,
+        "columns": replace(data.columns, weight=None),
+        "channels": list(channel_names(data.store)) if joint else None,
+        "model": config.model,
+        "scaler": ScalerConfig.of(data.scaler),
+        "covariates": EncoderConfig.of(data.covariates),
+        "static": EncoderConfig.of(data.static),
+        "conformal": config.conformal,
+        "versions": {
             name: version(name) for name in ("tsformer", "torch", "lightning", "numpy", "pandas")
         },
-    )
+    }
+    return parse(ForecasterConfig, values)
 
 
 def _num_weights(module: ForecastModule) -> int:

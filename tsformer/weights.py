@@ -19,7 +19,7 @@ OFFSETS = "conformal.offsets"  # beside the weights of the network
 Shape = tuple[int, ...]
 
 MAX_HEADER_BYTES = 2**24  # a thousand layers of each kind take a quarter of it
-_MAX_TENSORS = 2**17
+_MAX_HEADER_PARTS = 2**19  # 7 a tensor
 _LENGTH_BYTES = 8  # of the header's length, which stands first in the file
 
 
@@ -30,7 +30,7 @@ def read_weights(path: Path, config: ForecasterConfig) -> dict[str, Tensor]:
         ValueError: they are others, or some number is not finite.
         SafetensorError, OSError: the file is damaged.
     """
-    check_shapes(_read_shapes(path), config, path.stat().st_size)
+    check_shapes(_read_shapes(path), config)
     weights = load_file(path, device="cpu")
     for name, tensor in weights.items():
         if not tensor.isfinite().all():
@@ -38,13 +38,17 @@ def read_weights(path: Path, config: ForecasterConfig) -> dict[str, Tensor]:
     return weights
 
 
-def check_shapes(found: Mapping[str, Shape], config: ForecasterConfig, num_bytes: int) -> None:
-    """Refuse float32 tensors that are not those of a configuration, or not all in their file.
+def num_bytes(shapes: Mapping[str, Shape]) -> int:
+    """Return what float32 tensors of some shapes take."""
+    return sum(4 * math.prod(shape) for shape in shapes.values())
+
+
+def check_shapes(found: Mapping[str, Shape], config: ForecasterConfig) -> None:
+    """Refuse tensors that are not those of a configuration.
 
     Args:
         found: shapes by name.
         config: says what is expected.
-        num_bytes: of the file that holds them.
 
     Raises:
         ValueError: names the first that is missing, unknown or of another shape.
@@ -60,8 +64,6 @@ def check_shapes(found: Mapping[str, Shape], config: ForecasterConfig, num_bytes
                 f"{name!r} has the shape {found[name]}, where the configuration says "
                 f"{expected[name]}"
             )
-    if sum(4 * math.prod(shape) for shape in expected.values()) > num_bytes:
-        raise ValueError("cut off: it is smaller than its tensors")
 
 
 def build_network(config: ForecasterConfig, weights: Mapping[str, Tensor]) -> ForecastNetwork:
@@ -100,27 +102,31 @@ def _expected_shapes(config: ForecasterConfig) -> dict[str, Shape]:
 
 
 def _read_shapes(path: Path) -> dict[str, Shape]:
-    """Return names and shapes in a safetensors file by its header; whose bytes is not looked at.
+    """Return names and shapes in a safetensors file by its header alone.
 
     Raises:
-        ValueError: it has no such header, or tensors that are not float32.
+        ValueError: it has no such header, or its size is not that of float32 tensors of the shapes.
     """
+    size = path.stat().st_size
     with path.open("rb") as file:
         length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
-        if length > min(MAX_HEADER_BYTES, path.stat().st_size):
-            raise ValueError("not a safetensors file, or its header is cut off")
-        header = read_json(file.read(length), max_keys=_MAX_TENSORS)
+        if not 0 < length <= min(MAX_HEADER_BYTES, size):
+            raise ValueError("not a safetensors file, or cut off in its header")
+        header = read_json(file.read(length), max_parts=_MAX_HEADER_PARTS)
     if not isinstance(header, dict):
         raise ValueError("its header is not a JSON object")
     header.pop("__metadata__", None)
     shapes = {}
     for name, tensor in header.items():
         shape = tensor.get("shape") if isinstance(tensor, dict) else None
-        if not isinstance(shape, list) or not all(type(size) is int for size in shape):
+        if not isinstance(shape, list) or not all(type(x) is int and x >= 0 for x in shape):
             raise ValueError(f"{name[:80]!r} has no shape")
         if tensor.get("dtype") != "F32":
             raise ValueError(f"{name[:80]!r} does not hold float32 numbers")
         shapes[name] = tuple(shape)
+    expected = _LENGTH_BYTES + length + num_bytes(shapes)
+    if size != expected:
+        raise ValueError(f"{size:,} bytes, where its header says {expected:,}")
     return shapes
 
 
