@@ -10,7 +10,7 @@ from tsformer.errors import ModelFolderError
 from tsformer.forecaster_config import ForecasterConfig
 from tsformer.model_folder import parse_config
 from tsformer.nn import ForecastNetwork
-from tsformer.weights import build_network, check_shapes, num_bytes
+from tsformer.weights import build_network, check_finite, check_shapes, num_bytes
 
 CONFIG_KEY = "tsformer_config"  # of a checkpoint, where `config_text` stands
 
@@ -38,10 +38,10 @@ def read_checkpoint(path: Path) -> tuple[ForecastNetwork, ForecasterConfig]:
     try:
         weights = _forecasting_weights(state)
         shapes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
-        network_only = config.model_copy(update={"conformal": False})
-        check_shapes(shapes, network_only)
-        if num_bytes(shapes) > path.stat().st_size:
+        if num_bytes(shapes) > path.stat().st_size:  # a tensor may repeat one number for ever
             raise ValueError("tensors larger than the file")
+        check_shapes(shapes, config.model_copy(update={"conformal": False}))
+        check_finite(weights)
         return build_network(config, weights), config
     except (ValueError, RuntimeError) as error:
         raise ModelFolderError(f"{path}: damaged ({str(error)[:1000]}).") from error
@@ -58,7 +58,4 @@ def _forecasting_weights(state: dict[Any, Any]) -> dict[str, Tensor]:
             raise ValueError(f"{name[:80]!r} is not a tensor")
         if tensor.dtype != torch.float32 or tensor.is_meta:
             raise ValueError(f"{name[:80]!r} does not hold float32 numbers")
-    for name, tensor in weights.items():
-        if not tensor.isfinite().all():
-            raise ValueError(f"{name} holds numbers that are not finite")
     return weights

@@ -32,10 +32,19 @@ def read_weights(path: Path, config: ForecasterConfig) -> dict[str, Tensor]:
     """
     check_shapes(_read_shapes(path), config)
     weights = load_file(path, device="cpu")
+    check_finite(weights)
+    return weights
+
+
+def check_finite(weights: Mapping[str, Tensor]) -> None:
+    """Refuse NaN and infinity.
+
+    Raises:
+        ValueError: names the first tensor that holds one.
+    """
     for name, tensor in weights.items():
         if not tensor.isfinite().all():
             raise ValueError(f"{name} holds numbers that are not finite")
-    return weights
 
 
 def num_bytes(shapes: Mapping[str, Shape]) -> int:
