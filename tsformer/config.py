@@ -338,6 +338,23 @@ class FitConfig(Config):
         return self
 
 
+class ExportConfig(Config):
+    """Which model to export, and the file."""
+
+    model: str
+    format: Literal["onnx", "torch_export"]
+    output: str
+
+    @model_validator(mode="after")
+    def _check_suffix(self) -> Self:
+        suffix = {"onnx": ".onnx", "torch_export": ".pt2"}[self.format]
+        if not self.output.endswith(suffix):
+            raise ValueError(
+                f"output={self.output!r}: a file of format={self.format} is called *{suffix}"
+            )
+        return self
+
+
 class Lengths(NamedTuple):
     """Steps seen L, steps forecast H, steps a token spans p."""
 
