@@ -95,6 +95,7 @@ class ForecasterConfig(Config):
     """What `config.json` in a model folder holds: data, never names of code to run.
 
     `channels` names the series that are forecast together; it is None where each is by itself.
+    `loss` is that of point forecasts, by which a training goes on.
     """
 
     schema_version: Literal[2] = 2
@@ -113,6 +114,7 @@ class ForecasterConfig(Config):
     covariates: EncoderConfig
     static: EncoderConfig
     conformal: bool = False
+    loss: Literal["l1", "huber", "mse"] = "l1"
     versions: dict[str, str]
 
     @property

@@ -35,7 +35,7 @@ def seasonal_by_loops(skip, x, horizon, patch_len):
 
 @pytest.mark.parametrize(
     ("length", "horizon", "patch_len"),
-    [(24, 10, 4), (24, 3, 4), (24, 12, 12), (24, 30, 24), (5, 7, 1), (25, 11, 5)],
+    [(24, 10, 4), (24, 20, 4), (24, 3, 4), (24, 12, 12), (24, 30, 24), (5, 7, 1), (25, 11, 5)],
 )
 def test_the_seasonal_skip_maps_the_same_phases_and_the_latest_steps(length, horizon, patch_len):
     skip = random_skip(length, horizon, patch_len)
@@ -45,6 +45,11 @@ def test_the_seasonal_skip_maps_the_same_phases_and_the_latest_steps(length, hor
     for window, channel in np.ndindex(3, 2):
         expected = seasonal_by_loops(skip, x[window, :, channel].numpy(), horizon, patch_len)
         assert_allclose(found[window, :, channel], expected, atol=1e-12)
+
+
+def test_the_latest_two_patches_reach_four_ahead():
+    assert SeasonalSkip(24, 20, 4).latest.weight.shape == (16, 8)
+    assert SeasonalSkip(4, 10, 4).latest.weight.shape == (10, 4)
 
 
 def test_the_latest_steps_say_nothing_at_first():

@@ -26,6 +26,7 @@ TINY = (
     "trainer.progress_bar=false",
 )
 MISTAKES = {
+    "no group": (["model=null"], "Config group"),
     "unknown dataset": (["dataset=nowhere"], "nowhere"),
     "unknown key": (["model.width=3"], "width"),
     "unknown key, forced in": (["+model.width=3"], "model.width: there is no such setting"),

@@ -17,7 +17,7 @@ class SeasonalSkip(nn.Module):
 
     Patches are seasons: one small map from patches to patches serves all positions in them, after
     a convolution has mixed in their neighbours (Lin et al. 2024, SparseTSF). It has L/p x H/p
-    weights, which are hard to overfit. What the last two patches say of the next two is not
+    weights, which are hard to overfit. What the last two patches say of the next four is not
     seasonal alone; a full map between them, 0 at first, is added.
     """
 
@@ -29,8 +29,7 @@ class SeasonalSkip(nn.Module):
         reach = patch_len // 2
         self.neighbours = nn.Conv1d(1, 1, 2 * reach + 1, padding=reach, bias=False)
         self.patches = nn.Linear(context_length // patch_len, -(-horizon // patch_len), bias=False)
-        near = 2 * patch_len
-        self.latest = FullSkip(min(near, context_length), min(near, horizon))
+        self.latest = FullSkip(min(2 * patch_len, context_length), min(4 * patch_len, horizon))
         nn.init.zeros_(self.latest.weight)
         nn.init.zeros_(self.latest.bias)
 
