@@ -14,9 +14,9 @@ import torch
 from tests.conftest import make_settings
 from tests.test_forecaster import make_forecaster, make_long
 from tests.test_model_folder import payload
-from tsformer import Forecaster
+from tsformer import Forecaster, model_folder
 from tsformer.checkpoint import CONFIG_KEY
-from tsformer.errors import ModelFolderError
+from tsformer.errors import ConfigError, ModelFolderError
 from tsformer.model_folder import config_text
 
 
@@ -27,19 +27,19 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     folder = tmp_path_factory.mktemp("fit")
     make_long({"a": 300}).to_csv(folder / "series.csv", index=False)
-    run = folder / "run"
-    settings = {
+    fit(make_settings(settings_of(folder) | {"model.head": "quantile", "conformal": True}))
+    return folder / "run"
+
+
+def settings_of(folder: Path) -> dict[str, Any]:
+    return {
         "dataset.path": str(folder / "series.csv"),
         "dataset.name": "waves",
-        "paths.run": str(run),
+        "paths.run": str(folder / "run"),
         "paths.cache": None,
-        "model.head": "quantile",
-        "conformal": True,
         "logger.csv": False,
         "ema_decay": 0.5,
     }
-    fit(make_settings(settings))
-    return run
 
 
 def make_checkpoint(**changes: Any) -> dict[str, Any]:
@@ -77,6 +77,18 @@ def test_the_card_of_a_fit_names_data_and_test_figures(run: Path) -> None:
     assert any(line.startswith(f"| tsformer | {figures['mae']:,.4g} |") for line in lines)
     coverage = metrics["test_quantiles"]["tsformer"]["coverage"]["0.9"]
     assert f"| 90 % | {100 * coverage:.1f} % |" in lines
+
+
+def test_more_series_than_a_model_holds_are_refused_before_the_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tsformer.training import fit
+
+    make_long({"a": 300}).to_csv(tmp_path / "series.csv", index=False)
+    monkeypatch.setattr(model_folder, "MAX_CONFIG_BYTES", 1000)
+    with pytest.raises(ConfigError, match="series are too many for one model"):
+        fit(make_settings(settings_of(tmp_path)))
+    assert not (tmp_path / "run" / "checkpoints").exists()
 
 
 def test_weights_that_are_not_averaged_are_taken_as_they_are(tmp_path: Path) -> None:

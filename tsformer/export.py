@@ -127,7 +127,7 @@ def describe(forecaster: Forecaster) -> dict[str, Any]:
             }
         },
         "scaled units": {
-            "formula": "(transform(y) - mean) / std, the mean and std of each series",
+            "formula": "(transform(y) - mean) / std; config.json has those of each series",
             "transform": scaler.transform,
             "of other series": {"mean": scaler.fallback_mean, "std": scaler.fallback_std},
         },
@@ -136,6 +136,7 @@ def describe(forecaster: Forecaster) -> dict[str, Any]:
             "categories": "the place in the list, from 1; 0 where missing or not in it",
         },
         "freq": config.freq,
+        "time zone of the calendar": config.time_zone,
         "channels": config.channels,
         "versions": config.versions,
     }
@@ -252,12 +253,8 @@ def _calendar_features(config: ForecasterConfig) -> list[dict[str, Any]]:
     if not config.calendar:
         return []
     number = num_calendar_features(config.freq, config.holidays) // 2
-    cycles = ["day", "week", "year"][-number:]
-    names = [
-        f"{wave} of 2 pi x the part of the {cycle} that is over"
-        for wave in ("sine", "cosine")
-        for cycle in cycles
-    ]
+    cycles = ["hours / 24", "days since Monday / 7", "days since January 1 / 365.25"][-number:]
+    names = [f"{wave}(2 pi {cycle})" for wave in ("sin", "cos") for cycle in cycles]
     names += [f"1 on public holidays of {config.holidays}, else 0"] if config.holidays else []
     return [{"name": name} for name in names]
 
