@@ -177,13 +177,19 @@ def weight_groups(
         skip_lr: learning rate of the linear skip; that of the rest when None.
         skip_weight_decay: that of the rest when None.
     """
-    rest, skip, latest = [], [], []
+    rest: list[nn.Parameter] = []
+    skip: list[nn.Parameter] = []
+    latest: list[nn.Parameter] = []
     for name, weight in network.named_parameters():
         is_latest, is_skip = name.startswith("skip.latest."), name.startswith("skip.")
         (latest if is_latest else skip if is_skip else rest).append(weight)
     rate = {} if skip_lr is None else {"lr": skip_lr}
     decay = {} if skip_weight_decay is None else {"weight_decay": skip_weight_decay}
-    groups = [{"params": rest}, {"params": skip, **rate, **decay}, {"params": latest, **rate}]
+    groups: list[dict[str, Any]] = [
+        {"params": rest},
+        {"params": skip, **rate, **decay},
+        {"params": latest, **rate},
+    ]
     return [group for group in groups if group["params"]]
 
 
