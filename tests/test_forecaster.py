@@ -349,6 +349,7 @@ def test_a_saved_model_forecasts_the_same(tmp_path: Path) -> None:
     forecaster.save(tmp_path / "deep" / "model")
     assert sorted(p.name for p in (tmp_path / "deep").iterdir()) == ["model"]
     assert sorted(p.name for p in (tmp_path / "deep" / "model").iterdir()) == [
+        "README.md",
         "config.json",
         "model.safetensors",
     ]

@@ -14,9 +14,13 @@ from omegaconf.errors import OmegaConfBaseException
 from tsformer.errors import TsformerError
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
+# Apart: where conf/model/ is, model=... chooses a file in it and cannot be a path.
+CONF_FORECAST = CONF.with_name("conf_forecast")
 
 
-def run_script(config_name: str, task: Callable[[dict[str, Any]], Any]) -> None:
+def run_script(
+    config_name: str, task: Callable[[dict[str, Any]], Any], folder: Path = CONF
+) -> None:
     """Compose `conf/<config_name>.yaml` with the command line, and call `task` for each job.
 
     A mistake of the user's ends with its message and exit code 2; with the environment variable
@@ -26,20 +30,21 @@ def run_script(config_name: str, task: Callable[[dict[str, Any]], Any]) -> None:
         config_name: the main config.
         task: receives the resolved settings as plain values; what it returns is the objective of
             a sweep.
+        folder: that the config is in.
     """
     composed = False
     show_traceback = os.environ.get("HYDRA_FULL_ERROR") == "1"
     # Hydra would print and exit by itself; it has to raise, so that mistakes are told from bugs.
     os.environ["HYDRA_FULL_ERROR"] = "1"
 
-    @hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)
+    @hydra.main(version_base="1.3", config_path=str(folder), config_name=config_name)
     def job(config: DictConfig) -> Any:
         nonlocal composed
         composed = True
         try:
             settings = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
             return task(settings)  # type: ignore[arg-type]
-        except TsformerError as error:
+        except (TsformerError, OmegaConfBaseException) as error:
             if show_traceback:
                 raise
             raise SystemExit(_report(error)) from None

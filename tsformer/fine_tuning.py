@@ -57,13 +57,14 @@ def fine_tune(
         config = parse(FitConfig, _settings(own, settings))
         data = ForecastData(SeriesTable(history.store, history.columns), config, _fitted(own))
         changes = {"scaler": ScalerConfig.of(data.scaler), "versions": versions()}
+        described = own.model_copy(update=changes)
         torch.manual_seed(config.seed)
         module = build_module(config, network_settings(own), len(data.groups))
         for copy in filter(None, (module.network, module.averaged)):
             copy.load_state_dict(forecaster.network.state_dict())
         claim(run, config)
         try:
-            trained = train(data, module, run)
+            trained = train(data, module, run, described)
         except SIGTERMException:
             raise
         except SystemExit as stop:  # so Lightning ends a training that Ctrl+C interrupts
@@ -76,7 +77,7 @@ def fine_tune(
             trained.seconds,
         )
         network = trained.network.to(like.device, like.dtype)
-        tuned = Forecaster(network, own.model_copy(update=changes), trained.conformal)
+        tuned = Forecaster(network, described, trained.conformal)
         if output is not None:
             tuned.save(run / "model")
     return tuned

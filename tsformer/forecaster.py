@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from inspect import signature
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pandas as pd
 import torch
 
 from tsformer.arguments import Asked, count, quantile_levels
+from tsformer.checkpoint import read_checkpoint
 from tsformer.conformal import ConformalOffsets
 from tsformer.cross_validation import cross_validate
 from tsformer.data.covariates import CovariateEncoder
@@ -22,6 +24,8 @@ from tsformer.data.windows import group_spans
 from tsformer.errors import ConfigError
 from tsformer.forecaster_config import ForecasterConfig
 from tsformer.history import forecast_frame, read_history, text_columns
+from tsformer.hub import download_folder, upload_folder
+from tsformer.model_card import model_card
 from tsformer.model_folder import read_folder, write_folder
 from tsformer.nn import ForecastNetwork
 from tsformer.prediction import OriginForecaster, whole_steps
@@ -34,6 +38,7 @@ class Forecaster:
         network: the fitted network, in evaluation mode.
         config: everything else but weights; see `ForecasterConfig`.
         conformal: what calibrates its quantiles, or None.
+        card: the model card that it is saved with; None: one that says what `config` does.
     """
 
     def __init__(
@@ -41,11 +46,13 @@ class Forecaster:
         network: ForecastNetwork,
         config: ForecasterConfig,
         conformal: ConformalOffsets | None = None,
+        card: str | None = None,
     ) -> None:
         """Hold a network and its configuration; users call `load` instead."""
         self.network = network.eval()
         self.config = config
         self.conformal = conformal
+        self.card = card
 
     @property
     def horizon(self) -> int:
@@ -58,26 +65,120 @@ class Forecaster:
         return self.config.model.head != "point" or self.conformal is not None
 
     def save(self, folder: str | Path) -> None:
-        """Write the model folder: `model.safetensors` and `config.json`, both or none.
+        """Write the model folder, all of it or nothing.
+
+        It holds `model.safetensors`, `config.json` and a model card, `README.md`, which is there to
+        be read and not needed to load.
 
         Raises:
-            ModelFolderError: the folder exists and is not a model folder.
+            ModelFolderError: the folder exists and holds other files.
         """
-        write_folder(Path(folder), self.network, self.config, self.conformal)
+        card = self.card or model_card(self.config)
+        write_folder(Path(folder), self.network, self.config, self.conformal, card)
 
     @classmethod
-    def load(cls, folder: str | Path, device: str | torch.device = "cpu") -> "Forecaster":
+    def load(
+        cls,
+        folder: str | Path,
+        device: str | torch.device = "cpu",
+        dtype: str | torch.dtype = "float32",
+    ) -> "Forecaster":
         """Read a model folder.
 
         Args:
             folder: what `save` or `scripts/fit.py` wrote, such as `runs/electricity/.../model`.
-            device: where the network computes.
+            device: where the network computes, such as `cuda`.
+            dtype: in which it computes, `float32` or `float64`.
 
         Raises:
-            ModelFolderError: the folder is missing, incomplete, damaged or of another version.
+            ModelFolderError: the folder is missing, incomplete, damaged, of a newer release, or
+                its files are links that lead out of it.
+            ConfigError: the device is not there, or another dtype.
         """
-        network, config, conformal = read_folder(Path(folder))
-        return cls(network.to(device), config, conformal)
+        network, config, conformal, card = read_folder(Path(folder))
+        return cls(_placed(network, device, dtype), config, conformal, card)
+
+    @classmethod
+    def from_checkpoint(
+        cls,
+        path: str | Path,
+        device: str | torch.device = "cpu",
+        dtype: str | torch.dtype = "float32",
+    ) -> "Forecaster":
+        """Read a checkpoint of a fit, such as `checkpoints/best.ckpt`, with its averaged weights.
+
+        A fit calibrates intervals at its end, so a checkpoint has no conformal offsets: with
+        `conformal=true` its quantiles are those of the head alone, of which a warning tells.
+
+        Args:
+            path: the file; of what is in it no code is run.
+            device: see `load`.
+            dtype: see `load`.
+
+        Raises:
+            ModelFolderError: the file is missing, damaged, or not a checkpoint of a fit.
+            ConfigError: see `load`.
+        """
+        network, config = read_checkpoint(Path(path))
+        if config.conformal:
+            warnings.warn(
+                f"{path}: a checkpoint has no conformal offsets, which a fit finds at its end; "
+                "intervals are not calibrated.",
+                stacklevel=2,
+            )
+            config = config.model_copy(update={"conformal": False})
+        return cls(_placed(network, device, dtype), config)
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        name: str | Path,
+        revision: str | None = None,
+        device: str | torch.device = "cpu",
+        dtype: str | torch.dtype = "float32",
+    ) -> "Forecaster":
+        """Read a model folder from the Hugging Face Hub, or a local one.
+
+        Args:
+            name: of a repository, such as `organisation/name`, or a folder that exists.
+            revision: branch, tag or commit of the repository.
+            device: see `load`.
+            dtype: see `load`.
+
+        Raises:
+            ModelFolderError: there is no such repository or revision, or see `load`.
+            ConfigError: the package huggingface_hub is missing, or see `load`.
+        """
+        if Path(name).is_dir():
+            return cls.load(name, device, dtype)
+        folder, cache = download_folder(str(name), revision)
+        network, config, conformal, card = read_folder(folder, links_within=cache)
+        return cls(_placed(network, device, dtype), config, conformal, card)
+
+    def push_to_hub(
+        self,
+        name: str,
+        *,
+        private: bool = False,
+        revision: str | None = None,
+        message: str = "Add a tsformer forecaster",
+    ) -> str:
+        """Upload the model folder to the Hugging Face Hub, and return the address of the commit.
+
+        Args:
+            name: of the repository, such as `organisation/name`, made if there is none.
+            private: of a repository that is made.
+            revision: branch, the main one when None.
+            message: of the commit.
+
+        Raises:
+            ModelFolderError: the upload failed.
+            ConfigError: the package huggingface_hub is missing.
+        """
+        with TemporaryDirectory() as scratch:
+            folder = Path(scratch) / "model"
+            self.save(folder)
+            return upload_folder(folder, name, private=private, revision=revision, message=message)
 
     def predict(
         self,
@@ -296,6 +397,22 @@ class Forecaster:
         if adaptive and self.conformal is None:
             raise ConfigError("adaptive=True needs a model that was fitted with conformal=true.")
         return Asked(levels, num_paths, adaptive, count("seed", seed, least=0))
+
+
+def _placed(
+    network: ForecastNetwork, device: str | torch.device, dtype: str | torch.dtype
+) -> ForecastNetwork:
+    """Return a network on a device, in a floating type."""
+    # In less than float32, indices of categories above 256 and neighbouring quantiles coincide.
+    kinds = {"float32": torch.float32, "float64": torch.float64}
+    kind = kinds.get(str(dtype).removeprefix("torch."))
+    if kind is None:
+        raise ConfigError(f"dtype={str(dtype)!r}: give one of {', '.join(kinds)}.")
+    try:
+        return network.to(device, kind)
+    except (RuntimeError, AssertionError) as error:  # as torch was built without it
+        reason = str(error).splitlines()[0]
+        raise ConfigError(f"device={str(device)!r} cannot be used here: {reason}") from error
 
 
 def _refit_arguments(refit: bool | Mapping[str, Any], seed: int) -> dict[str, Any] | None:

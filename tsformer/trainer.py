@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 import yaml
 from lightning.fabric.utilities.exceptions import MisconfigurationException
-from lightning.pytorch import Callback, Trainer
+from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import (
     EarlyStopping,
     LearningRateMonitor,
@@ -20,12 +20,15 @@ from lightning.pytorch.callbacks import (
 )
 from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger
 
+from tsformer.checkpoint import CONFIG_KEY
 from tsformer.config import FitConfig
 from tsformer.conformal import ConformalOffsets, scores_needed
 from tsformer.data.datamodule import ForecastDataModule
 from tsformer.data.forecast_data import ForecastData
 from tsformer.errors import ConfigError, TsformerError
+from tsformer.forecaster_config import ForecasterConfig
 from tsformer.forecasting import calibrate
+from tsformer.model_folder import config_text
 from tsformer.module import ForecastModule
 from tsformer.nn import ForecastNetwork
 
@@ -70,16 +73,19 @@ def build_module(config: FitConfig, network: dict[str, Any], num_groups: int) ->
     )
 
 
-def train(data: ForecastData, module: ForecastModule, run: Path) -> Trained:
+def train(
+    data: ForecastData, module: ForecastModule, run: Path, described: ForecasterConfig
+) -> Trained:
     """Train a module, choose its weights by validation, and calibrate its quantiles.
 
     Args:
         data: train and validation windows, and the settings.
         module: what is trained.
         run: folder that receives checkpoints/{best,last}.ckpt and the logs.
+        described: what checkpoints say of the forecaster; see `read_checkpoint`.
 
     Raises:
-        ConfigError: the trainer cannot do what the settings ask for.
+        ConfigError: the trainer cannot do what the settings ask for, or the series are too many.
         TsformerError: the training diverged.
     """
     config = data.config
@@ -90,10 +96,11 @@ def train(data: ForecastData, module: ForecastModule, run: Path) -> Trained:
         save_last=True,
         enable_version_counter=False,
     )
+    callbacks = [checkpoint, _Description(config_text(described))]
     loaders = ForecastDataModule(data)
     steps_per_epoch = len(loaders.train_dataloader())
     with warnings.catch_warnings():
-        trainer = _build_trainer(config, run, checkpoint, steps_per_epoch=steps_per_epoch)
+        trainer = _build_trainer(config, run, callbacks, steps_per_epoch=steps_per_epoch)
         began = time.perf_counter()
         trainer.fit(module, datamodule=loaders)
         seconds = time.perf_counter() - began
@@ -111,6 +118,18 @@ def train(data: ForecastData, module: ForecastModule, run: Path) -> Trained:
     return Trained(network, conformal, objective, best["global_step"], seconds)
 
 
+class _Description(Callback):
+    """Puts into checkpoints what a forecaster needs beside weights."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def on_save_checkpoint(
+        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        checkpoint[CONFIG_KEY] = self.text
+
+
 def _calibrated(data: ForecastData, network: ForecastNetwork) -> ConformalOffsets:
     levels = data.config.model.quantiles
     needed = scores_needed(levels)
@@ -125,7 +144,7 @@ def _calibrated(data: ForecastData, network: ForecastNetwork) -> ConformalOffset
 
 
 def _build_trainer(
-    config: FitConfig, run: Path, checkpoint: ModelCheckpoint, *, steps_per_epoch: int
+    config: FitConfig, run: Path, callbacks: list[Callback], *, steps_per_epoch: int
 ) -> Trainer:
     # What Lightning says about its own choices here is no news to the user.
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
@@ -136,7 +155,6 @@ def _build_trainer(
         loggers.append(CSVLogger(run, name="csv", version=""))
     if config.logger.tensorboard:
         loggers.append(TensorBoardLogger(run, name="tensorboard", version=""))
-    callbacks: list[Callback] = [checkpoint]
     if loggers:
         callbacks.append(LearningRateMonitor("step"))
     if config.callbacks.early_stopping_patience:

@@ -13,7 +13,7 @@ from lightning.pytorch import seed_everything
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from tsformer import report
-from tsformer.config import FitConfig, parse_fit
+from tsformer.config import FitConfig, parse, parse_fit
 from tsformer.console import open_console
 from tsformer.data.catalog import load_data
 from tsformer.data.forecast_data import ForecastData
@@ -25,6 +25,7 @@ from tsformer.forecaster_config import (
     ScalerConfig,
     network_settings,
 )
+from tsformer.model_card import model_card
 from tsformer.trainer import build_module, claim, num_weights, train, versions
 
 log = logging.getLogger(__name__)
@@ -76,12 +77,12 @@ def fit(settings: Mapping[str, Any]) -> FitResult:
         f"{len(data.test):,}",
     )
     try:
-        trained = train(data, module, run)
+        trained = train(data, module, run, forecaster_config)
     except SystemExit as stop:  # how Lightning ends a training that a signal interrupts
         log.info("Interrupted: no model was saved; checkpoints are in %s", run / "checkpoints")
         raise SystemExit(143 if isinstance(stop, SIGTERMException) else 130) from stop
     forecaster = Forecaster(trained.network, forecaster_config, trained.conformal)
-    forecaster.save(run / "model")
+    forecaster.save(run / "model")  # again with figures of the test, which takes a while
 
     log.info("Testing on %s windows", f"{len(data.test):,}")
     evaluations = report.evaluate(data, forecaster)
@@ -104,7 +105,10 @@ def fit(settings: Mapping[str, Any]) -> FitResult:
     if config.logger.csv:
         curves = report.draw_training(run / "csv" / "metrics.csv", trained.best_step)
         curves.savefig(run / "training.png", dpi=120)
-    write_atomically(run / "metrics.json", json.dumps(_without_nan(metrics), indent=1))
+    told = _without_nan(metrics)
+    write_atomically(run / "metrics.json", json.dumps(told, indent=1))
+    forecaster.card = model_card(forecaster_config, data=config.dataset.name, metrics=told)
+    forecaster.save(run / "model")
     for target, figures in by_target.items() or [(None, metrics["test"])]:
         open_console().print(report.metrics_table(data, figures, target))
         if forecaster.is_probabilistic:
@@ -116,25 +120,26 @@ def fit(settings: Mapping[str, Any]) -> FitResult:
 def describe_forecaster(data: ForecastData, config: FitConfig) -> ForecasterConfig:
     """Return what a model folder says of the forecaster of some data."""
     joint = config.model.channels == "joint"
-    return ForecasterConfig(
-        context_length=config.context_length,
-        horizon=config.horizon,
-        freq=data.store.freq,
-        regular=config.dataset.regular,
-        duplicates=config.dataset.duplicates,
-        time_zone=config.dataset.time_zone or data.store.time_zone,
-        calendar=config.dataset.calendar,
-        holidays=config.dataset.holidays,
-        columns=replace(data.columns, weight=None),
-        channels=list(channel_names(data.store)) if joint else None,
-        model=config.model,
-        scaler=ScalerConfig.of(data.scaler),
-        covariates=EncoderConfig.of(data.covariates),
-        static=EncoderConfig.of(data.static),
-        conformal=config.conformal,
-        loss=config.loss,
-        versions=versions(),
-    )
+    values = {
+        "context_length": config.context_length,
+        "horizon": config.horizon,
+        "freq": data.store.freq,
+        "regular": config.dataset.regular,
+        "duplicates": config.dataset.duplicates,
+        "time_zone": config.dataset.time_zone or data.store.time_zone,
+        "calendar": config.dataset.calendar,
+        "holidays": config.dataset.holidays,
+        "columns": replace(data.columns, weight=None),
+        "channels": list(channel_names(data.store)) if joint else None,
+        "model": config.model,
+        "scaler": ScalerConfig.of(data.scaler),
+        "covariates": EncoderConfig.of(data.covariates),
+        "static": EncoderConfig.of(data.static),
+        "conformal": config.conformal,
+        "loss": config.loss,
+        "versions": versions(),
+    }
+    return parse(ForecasterConfig, values)
 
 
 def _without_nan(value: Any) -> Any:

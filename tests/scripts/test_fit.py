@@ -72,6 +72,7 @@ def test_a_run_folder_holds_all_that_the_readme_names(finished: tuple[Path, str]
         ".hydra/overrides.yaml",
         "model/model.safetensors",
         "model/config.json",
+        "model/README.md",
         "checkpoints/best.ckpt",
         "checkpoints/last.ckpt",
         "metrics.json",
