@@ -136,6 +136,13 @@ class ModelConfig(Config):
     head: Literal["point", "quantile", "normal", "student_t", "negative_binomial"] = "point"
     quantiles: list[Level] = []
     zero_output: bool = False
+    positions: Literal["sinusoidal", "learned", "rotary", "none"] = "sinusoidal"
+    activation: Literal["relu", "gelu"] = "relu"
+    drop_path: float = Field(0.0, ge=0, lt=1)
+    channel_attention: bool = False
+    patch_stride: int | None = Field(None, gt=0)
+    scales: list[int] = []
+    norm_center: Literal["mean", "last"] = "mean"
     activation_checkpointing: bool = False
     compile: bool = False
 
@@ -255,9 +262,13 @@ class FitConfig(Config):
     batch_size: int = Positive
     eval_batch_size: int = Positive
     num_workers: int = Field(ge=0, le=1024)
-    loss: Literal["l1", "huber", "mse"]
+    loss: Literal["l1", "huber", "mse", "l1_mse"]
     spectral_loss: float = Field(ge=0, le=1)
     ema_decay: float | None = Field(gt=0, lt=1)
+    swa_fraction: float = 0.0
+    scheduled_sampling: float = 0.0
+    horizon_weight: float = 0.0
+    augment: Literal["none", "jitter", "mix", "frequency", "mask"] = "none"
     conformal: bool
     dataset: DatasetConfig
     scaling: ScalingConfig

@@ -152,9 +152,10 @@ def network_settings(config: ForecasterConfig) -> dict[str, Any]:
     return {
         "context_length": config.context_length,
         "horizon": config.horizon,
-        "num_channels": config.num_channels,
+        "num_channels": 1 if config.model.channel_attention else config.num_channels,
         "cardinalities": [0] * num_calendar + list(covariates.cardinalities),
         "num_future_features": num_calendar + len(config.columns.future_covariates),
         "static_cardinalities": list(static.cardinalities),
-        **config.model.model_dump(exclude={"channels", "compile"}),
+        **config.model.model_dump(exclude={"channels", "compile", "channel_attention"}),
+        "channel_attention": config.num_channels if config.model.channel_attention else 0,
     }

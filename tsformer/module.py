@@ -21,11 +21,19 @@ POINT_LOSSES: dict[str, Callable[..., Tensor]] = {
     "l1": F.l1_loss,
     "huber": F.huber_loss,
     "mse": F.mse_loss,
+    "l1_mse": lambda x, y, reduction: (
+        F.l1_loss(x, y, reduction=reduction) + F.mse_loss(x, y, reduction=reduction)
+    ) / 2,
 }
 
 
 def masked_loss(
-    head: Head, loss: str, parameters: Tensor, target: Tensor, observed: Tensor
+    head: Head,
+    loss: str,
+    parameters: Tensor,
+    target: Tensor,
+    observed: Tensor,
+    horizon_weight: float = 0.0,
 ) -> Tensor:
     """Return the mean loss over observed target steps; 0 when nothing was observed.
 
@@ -40,7 +48,38 @@ def masked_loss(
         losses = POINT_LOSSES[loss](head.point(parameters), target, reduction="none")
     else:
         losses = head.loss(parameters, target)
+    if horizon_weight:  # step h weighs h ** -horizon_weight
+        weights = torch.arange(1, losses.size(1) + 1).to(losses) ** -horizon_weight
+        losses = losses * (weights / weights.mean())[:, None]
     return losses.where(observed, 0.0).sum() / observed.sum().clamp(min=1)
+
+
+def augmented(batch: WindowBatch, kind: str) -> WindowBatch:
+    """Return windows that might have been: with noise, mixed, or without some frequencies."""
+    context, target = batch.context, batch.target
+    if kind == "jitter":
+        return batch._replace(context=context + 0.1 * torch.randn_like(context))
+    if kind == "mix":  # Zhang et al. 2018
+        share = torch.distributions.Beta(0.3, 0.3).sample((len(context), 1, 1)).to(context)
+        other = torch.randperm(len(context))
+        mixed = [share * x + (1 - share) * x[other] for x in (context, target)]
+        return batch._replace(context=mixed[0], target=mixed[1])
+    if kind == "frequency":  # Chen et al. 2023, FrAug
+        whole = torch.cat([context, target], dim=1)
+        spectrum = torch.fft.rfft(whole, dim=1)
+        lost = torch.rand(spectrum.shape, device=whole.device) < 0.1
+        lost[:, 0] = False
+        changed = torch.fft.irfft(spectrum.masked_fill(lost, 0), n=whole.size(1), dim=1)
+        half = torch.rand(len(whole), 1, 1, device=whole.device) < 0.5
+        whole = torch.where(half, changed, whole)
+        length = context.size(1)
+        return batch._replace(context=whole[:, :length], target=whole[:, length:])
+    if kind == "mask":  # 10 % of the days are as if they were not observed
+        days = torch.rand(len(context), context.size(1) // 24 + 1, 1, device=context.device) < 0.1
+        lost = days.repeat_interleave(24, dim=1)[:, : context.size(1)]
+        observed = batch.observed & ~lost
+        return batch._replace(context=context.where(observed, 0.0), observed=observed)
+    return batch
 
 
 def spectral_loss(forecast: Tensor, target: Tensor, observed: Tensor) -> Tensor:
@@ -71,6 +110,10 @@ class ForecastModule(LightningModule):
         optimizer: dict[str, Any],
         scheduler: dict[str, Any],
         compile: bool = False,
+        swa_fraction: float = 0.0,
+        scheduled_sampling: float = 0.0,
+        horizon_weight: float = 0.0,
+        augment: str = "none",
     ) -> None:
         """Build the network.
 
@@ -94,10 +137,15 @@ class ForecastModule(LightningModule):
             self.network.compile()
         self.ema_decay = ema_decay
         self.loss = loss
+        self.swa_fraction = swa_fraction
+        self.scheduled_sampling = scheduled_sampling
+        self.horizon_weight = horizon_weight
+        self.augment = augment
         self.spectral_loss = spectral_loss
         self.optimizer_settings = optimizer
         self.scheduler_settings = scheduler
-        self.validation_errors = ErrorSums(num_groups, network["horizon"], network["num_channels"])
+        channels = network["channel_attention"] or network["num_channels"]
+        self.validation_errors = ErrorSums(num_groups, network["horizon"], channels)
         self.validation_loss = MeanMetric()
 
     @property
@@ -111,7 +159,16 @@ class ForecastModule(LightningModule):
 
     def training_step(self, batch: WindowBatch, batch_idx: int) -> Tensor:
         """Return the loss; autoregressive decoding is taught with the true target."""
-        parameters = self.network(*batch.inputs, batch.target, batch.target_observed)
+        batch = augmented(batch, self.augment)
+        target, observed = batch.target, batch.target_observed
+        if self.scheduled_sampling:  # by a first pass (Mihaylova & Martins 2019)
+            share = self.scheduled_sampling * self.trainer.global_step / max(self.total_steps, 1)
+            with torch.no_grad():
+                first = self.network.head.point(self.network(*batch.inputs, target, observed))
+            own = torch.rand(len(target), target.size(1), 1, device=target.device) < share
+            target = torch.where(own | ~observed, first, target)
+            observed = torch.ones_like(observed)
+        parameters = self.network(*batch.inputs, target, observed)
         loss = self._loss(parameters, batch)
         self.log("train/loss", loss, prog_bar=True)
         return loss
@@ -120,7 +177,12 @@ class ForecastModule(LightningModule):
         """Take the new weights into the average."""
         if self.averaged is not None and self.ema_decay is not None:
             step = self.trainer.global_step
-            update_average(self.averaged, self.network, decay=self.ema_decay, step=step)
+            if self.swa_fraction:  # the plain mean of the last steps (Izmailov et al. 2018)
+                taken = max(step - round((1 - self.swa_fraction) * self.total_steps), 0)
+                decay, step = taken / (taken + 1), 10**9
+            else:
+                decay = self.ema_decay
+            update_average(self.averaged, self.network, decay=decay, step=step)
 
     def validation_step(self, batch: WindowBatch, batch_idx: int) -> None:
         """Add up the errors and the loss of free-running forecasts."""
@@ -140,7 +202,8 @@ class ForecastModule(LightningModule):
 
     def _loss(self, parameters: Tensor, batch: WindowBatch) -> Tensor:
         head, truth = self.network.head, (batch.target, batch.target_observed)
-        loss = masked_loss(head, self.loss, parameters, *truth)
+        weight = self.horizon_weight if self.training else 0.0
+        loss = masked_loss(head, self.loss, parameters, *truth, weight)
         if self.spectral_loss:
             spectral = spectral_loss(head.point(parameters), *truth)
             loss = (1 - self.spectral_loss) * loss + self.spectral_loss * spectral
@@ -162,6 +225,7 @@ class ForecastModule(LightningModule):
             groups.append({"params": parts[True], **skip})
         optimizer = kind(groups, fused=fused, **settings)
         total = max(int(self.trainer.estimated_stepping_batches), 1)
+        self.total_steps = total
         schedule = learning_rate_factor(total_steps=total, **self.scheduler_settings)
         scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, schedule)
         return {

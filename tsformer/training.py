@@ -93,6 +93,10 @@ def fit(settings: Mapping[str, Any]) -> FitResult:
         ema_decay=config.ema_decay,
         optimizer=config.optimizer.model_dump(),
         scheduler=config.scheduler.model_dump(),
+        swa_fraction=config.swa_fraction,
+        scheduled_sampling=config.scheduled_sampling,
+        horizon_weight=config.horizon_weight,
+        augment=config.augment,
     )
     _claim(run, yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
 

@@ -1,5 +1,6 @@
 """Multi-head attention over one fused projection."""
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -11,7 +12,14 @@ class MultiHeadAttention(nn.Module):
     matrix product, cross-attention takes its rows for queries and for keys and values apart.
     """
 
-    def __init__(self, d_model: int, num_heads: int, *, attention_dropout: float = 0.0) -> None:
+    def __init__(
+        self,
+        d_model: int,
+        num_heads: int,
+        *,
+        attention_dropout: float = 0.0,
+        rotary: bool = False,
+    ) -> None:
         """Build the projections.
 
         Args:
@@ -19,6 +27,7 @@ class MultiHeadAttention(nn.Module):
             num_heads: number of heads N; must divide `d_model`.
             attention_dropout: dropout rate of the attention weights. Above 0 it switches torch's
                 fused kernels off, which costs time and memory quadratic in the token count.
+            rotary: let positions turn queries and keys (Su et al. 2021, RoPE), within a sequence.
 
         Raises:
             ValueError: `num_heads` does not divide `d_model`.
@@ -28,6 +37,7 @@ class MultiHeadAttention(nn.Module):
             raise ValueError(f"d_model={d_model} is not divisible by num_heads={num_heads}")
         self.num_heads = num_heads
         self.attention_dropout = attention_dropout
+        self.rotary = rotary
         self.in_proj = nn.Linear(d_model, 3 * d_model)
         self.out_proj = nn.Linear(d_model, d_model)
 
@@ -58,6 +68,8 @@ class MultiHeadAttention(nn.Module):
             part.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)  # (B, N, T, D/N)
             for part in (query, key, value)
         )
+        if self.rotary and memory is None:
+            query, key = rotated(query), rotated(key)
         attended = F.scaled_dot_product_attention(
             query,
             key,
@@ -78,6 +90,17 @@ class MultiHeadAttention(nn.Module):
         """Return keys and values side by side, (B, S, D) -> (B, S, 2D)."""
         d_model = self.out_proj.in_features
         return F.linear(memory, self.in_proj.weight[d_model:], self.in_proj.bias[d_model:])
+
+
+def rotated(x: Tensor) -> Tensor:
+    """Turn pairs of features by their token's position, (B, N, T, D/N) (Su et al. 2021)."""
+    half = x.size(-1) // 2
+    rates = 10000.0 ** (-torch.arange(half, device=x.device) / half)
+    angle = torch.arange(x.size(-2), device=x.device)[:, None] * rates  # (T, D/N/2)
+    first, second = x[..., :half], x[..., half : 2 * half]
+    cos, sin = angle.cos().to(x), angle.sin().to(x)
+    turned = [first * cos - second * sin, first * sin + second * cos, x[..., 2 * half :]]
+    return torch.cat(turned, dim=-1)
 
 
 def attention_mask(mask: Tensor | None) -> Tensor | None:

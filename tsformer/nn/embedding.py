@@ -31,7 +31,13 @@ class LinearEmbedding(nn.Module):
     positions: Tensor
 
     def __init__(
-        self, input_size: int, d_model: int, *, dropout: float, max_length: int = 5000
+        self,
+        input_size: int,
+        d_model: int,
+        *,
+        dropout: float,
+        max_length: int = 5000,
+        positions: str = "sinusoidal",
     ) -> None:
         """Build the map.
 
@@ -40,6 +46,7 @@ class LinearEmbedding(nn.Module):
             d_model: width D of the tokens.
             dropout: dropout rate of the sum.
             max_length: largest number of tokens that has a position.
+            positions: `sinusoidal`; `learned`, which begins there; or `none`.
         """
         super().__init__()
         self.linear = nn.Linear(input_size, d_model)
@@ -47,7 +54,11 @@ class LinearEmbedding(nn.Module):
         self.scale = math.sqrt(d_model)
         # Not a weight: it follows from its shape, so it stays out of saved models.
         table = sinusoidal_positions(max_length, d_model)
-        self.register_buffer("positions", table, persistent=False)
+        if positions == "learned":
+            self.positions = nn.Parameter(table)
+        else:
+            table = table if positions == "sinusoidal" else torch.zeros_like(table)
+            self.register_buffer("positions", table, persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
         """Embed features (B, T, input_size) as tokens (B, T, D).

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from tsformer.nn.embedding import CategoricalEmbedding
 from tsformer.nn.heads import make_head
-from tsformer.nn.norm import instance_statistics
+from tsformer.nn.norm import instance_statistics, last_observed
 from tsformer.nn.skip import make_skip
 from tsformer.nn.transformer import TFModel
 
@@ -74,6 +74,13 @@ class ForecastNetwork(nn.Module):
         quantiles: Sequence[float] = (),
         zero_output: bool = False,
         activation_checkpointing: bool = False,
+        positions: str = "sinusoidal",
+        activation: str = "relu",
+        drop_path: float = 0.0,
+        channel_attention: int = 0,
+        patch_stride: int | None = None,
+        scales: Sequence[int] = (),
+        norm_center: str = "mean",
     ) -> None:
         """Build the network.
 
@@ -136,9 +143,18 @@ class ForecastNetwork(nn.Module):
             num_decoder_layers=num_decoder_layers,
             dropout=dropout,
             attention_dropout=attention_dropout,
-            max_length=max(context_length // patch_len, self.target_tokens),
+            max_length=max(context_length, self.target_tokens),
             activation_checkpointing=activation_checkpointing,
+            positions=positions,
+            activation=activation,
+            drop_path=drop_path,
+            channel_attention=channel_attention,
+            scale_sizes=[scale * num_channels for scale in scales],
         )
+        self.channel_attention = channel_attention
+        self.patch_stride = patch_stride
+        self.scales = tuple(scales)
+        self.norm_center = norm_center
         # A query stands where the shifted target stands in the other decoding: p x C values.
         self.queries = (
             nn.Parameter(torch.randn(self.target_tokens, patch_len * num_channels))
@@ -176,6 +192,10 @@ class ForecastNetwork(nn.Module):
             The head's parameters of each value, in the units of `context`, (B, H, C, K).
         """
         inputs = context, observed, past_features, future_features, static_features
+        if self.channel_attention:  # each channel by itself, (B*C, L, 1)
+            context, observed = (x.transpose(1, 2).flatten(0, 1)[..., None] for x in inputs[:2])
+            others = (x.repeat_interleave(self.channel_attention, dim=0) for x in inputs[2:])
+            inputs = context, observed, *others
         window = self._encode(*inputs)
         if self.queries is not None:
             tokens = self.queries.expand(context.size(0), -1, -1)
@@ -187,7 +207,11 @@ class ForecastNetwork(nn.Module):
             parameters = self._decode(tokens, window)
         else:
             parameters, _ = self._decode_freely(window)
-        return parameters.flatten(1, 2)[:, : self.horizon]
+        parameters = parameters.flatten(1, 2)[:, : self.horizon]
+        if self.channel_attention:
+            parameters = parameters.unflatten(0, (-1, self.channel_attention))[:, :, :, 0]
+            parameters = parameters.transpose(1, 2)  # (B, H, C, K)
+        return parameters
 
     @torch.no_grad()  # paths need the cache, and their draws have no gradient
     def sample(
@@ -235,12 +259,17 @@ class ForecastNetwork(nn.Module):
             mean, std = instance_statistics(context, observed)  # (B, 1, C)
         else:
             mean, std = torch.zeros_like(context[:, :1]), torch.ones_like(context[:, :1])
+        if self.norm_center == "last":
+            mean = last_observed(context, observed)
         context = ((context - mean) / std).where(observed, 0.0)
         static = self.embed_static(static_features)[:, None]  # (B, 1, F)
         past = self.embed_features(past_features)
-        source = self._patch(torch.cat([context, past], dim=-1))  # (B, P, p*(C+F))
+        source = self._overlapping(torch.cat([context, past], dim=-1))  # (B, P, p*(C+F))
         source = _beside(source, static)
-        exists = self._patch(observed).any(dim=-1)  # (B, P)
+        exists = self._overlapping(observed).any(dim=-1)  # (B, P)
+        scales = [context.unflatten(1, (-1, scale)).flatten(2) for scale in self.scales]
+        seen = [observed.unflatten(1, (-1, scale)).flatten(2).any(-1) for scale in self.scales]
+        exists = torch.cat([exists, *seen], dim=1)
         # Softmax over no key is undefined: a context without any value attends to its zeros.
         exists = exists | ~exists.any(dim=1, keepdim=True)
         future = self.embed_features(future_features)
@@ -248,7 +277,7 @@ class ForecastNetwork(nn.Module):
         return Window(
             mean=mean[:, None],
             std=std[:, None],
-            memory=self.transformer.encode(source, exists),
+            memory=self.transformer.encode(source, exists, scales),
             exists=exists,
             features=_beside(features, static),
             skip=self._linear_skip(context),
@@ -326,6 +355,13 @@ class ForecastNetwork(nn.Module):
 
     def _patch(self, x: Tensor) -> Tensor:
         return x.unflatten(1, (-1, self.patch_len)).flatten(2)  # (B, T*p, C) -> (B, T, p*C)
+
+    def _overlapping(self, x: Tensor) -> Tensor:
+        """Return patches that begin every `patch_stride` steps, (B, L, C) -> (B, P, p*C)."""
+        if self.patch_stride is None:
+            return self._patch(x)
+        patches = x.unfold(1, self.patch_len, self.patch_stride)  # (B, P, C, p)
+        return patches.transpose(2, 3).flatten(2)
 
     def _fill_last_patch(self, x: Tensor) -> Tensor:
         missing = self.target_tokens * self.patch_len - self.horizon

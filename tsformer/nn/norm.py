@@ -21,3 +21,11 @@ def instance_statistics(x: Tensor, observed: Tensor, eps: float = 1e-5) -> tuple
     deviation = (x - mean).where(observed, 0.0)
     variance = deviation.square().sum(dim=1, keepdim=True) / count.clamp(min=1)
     return mean, torch.sqrt(variance + eps).where(count > 0, 1.0)
+
+
+def last_observed(x: Tensor, observed: Tensor) -> Tensor:
+    """Return the last observed value of each channel, (B, 1, C); 0 where nothing was observed."""
+    steps = torch.arange(1, x.size(1) + 1, device=x.device)[:, None]
+    last = (observed * steps).amax(dim=1, keepdim=True)  # (B, 1, C), from 1; 0: none
+    value = x.gather(1, (last - 1).clamp(min=0))
+    return value.where(last > 0, 0.0)

@@ -1,7 +1,7 @@
 """TFModel: the pre-norm encoder-decoder transformer over linearly embedded features."""
 
-from collections.abc import Iterable, Mapping
-from typing import cast
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -35,6 +35,11 @@ class TFModel(nn.Module):
         attention_dropout: float = 0.0,
         max_length: int = 5000,
         activation_checkpointing: bool = False,
+        positions: str = "sinusoidal",
+        activation: str = "relu",
+        drop_path: float = 0.0,
+        channel_attention: int = 0,
+        scale_sizes: Sequence[int] = (),
     ) -> None:
         """Build the network.
 
@@ -59,12 +64,30 @@ class TFModel(nn.Module):
         super().__init__()
         if num_decoder_layers is None:
             num_decoder_layers = num_layers
-        layer = {"dropout": dropout, "attention_dropout": attention_dropout}
+        layer: dict[str, Any] = {"dropout": dropout, "attention_dropout": attention_dropout}
+        layer |= {"activation": activation, "drop_path": drop_path}
         self.num_heads = num_heads
         self.activation_checkpointing = activation_checkpointing
         self.encoder_embedding, self.decoder_embedding = (
-            LinearEmbedding(size, d_model, dropout=dropout, max_length=max_length)
+            LinearEmbedding(
+                size,
+                d_model,
+                dropout=dropout,
+                max_length=max_length,
+                positions="none" if positions == "rotary" else positions,
+            )
             for size in (encoder_input_size, decoder_input_size)
+        )
+        layer["rotary"] = positions == "rotary"
+        self.scale_embeddings = nn.ModuleList(
+            LinearEmbedding(size, d_model, dropout=dropout, max_length=max_length)
+            for size in scale_sizes
+        )
+        # Between the layers, tokens of the same time attend to the other channels'.
+        self.num_mixed = channel_attention
+        self.channel_layers = nn.ModuleList(
+            EncoderLayer(d_model, num_heads, d_ff, dropout=dropout, attention_dropout=0.0)
+            for _ in range(num_layers if channel_attention else 0)
         )
         self.encoder_layers = nn.ModuleList(
             EncoderLayer(d_model, num_heads, d_ff, **layer) for _ in range(num_layers)
@@ -99,12 +122,27 @@ class TFModel(nn.Module):
         memory = self.encode(encoder_input, padding)
         return self.decode(decoder_input, memory, source_mask, target_mask)
 
-    def encode(self, encoder_input: Tensor, source_mask: Tensor | None = None) -> Tensor:
-        """Encode source features (B, S, Ci) as memory (B, S, D); `source_mask` is (B, S)."""
+    def encode(
+        self,
+        encoder_input: Tensor,
+        source_mask: Tensor | None = None,
+        scales: Sequence[Tensor] = (),
+    ) -> Tensor:
+        """Encode source features (B, S, Ci) as memory (B, S, D); `source_mask` is (B, S).
+
+        `scales` are patches of other lengths, whose tokens stand behind the others'.
+        """
         mask = attention_mask(source_mask)
         x = self.encoder_embedding(encoder_input)
-        for layer in self.encoder_layers:
+        embedded = [embed(y) for embed, y in zip(self.scale_embeddings, scales, strict=True)]
+        x = torch.cat([x, *embedded], dim=1)
+        for number, layer in enumerate(self.encoder_layers):
             x = self._run(layer, x, mask)
+            if self.num_mixed:
+                mixed = x.unflatten(0, (-1, self.num_mixed)).transpose(1, 2)  # (B, S, C, D)
+                mixed_shape = mixed.shape
+                mixed = self.channel_layers[number](mixed.flatten(0, 1))
+                x = mixed.view(mixed_shape).transpose(1, 2).flatten(0, 1)
         return self.encoder_norm(x)
 
     def decode(
