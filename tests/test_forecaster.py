@@ -2,7 +2,9 @@
 
 import json
 import pickle
+import warnings
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pandas as pd
@@ -10,6 +12,8 @@ import polars
 import pyarrow as pa
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 from tsformer.config import ModelConfig
@@ -181,6 +185,38 @@ def test_a_series_alone_and_among_others_is_forecast_alike() -> None:
         np.testing.assert_allclose(alone["tsformer"], expected["tsformer"], rtol=1e-5)
 
 
+@given(
+    lengths=st.lists(st.integers(1, 3 * L), min_size=1, max_size=6),
+    missing=st.integers(0, 5),
+    batch_size=st.integers(1, 7),
+    random=st.randoms(use_true_random=False),
+)
+def test_series_in_any_order_and_of_any_length_are_forecast_once(
+    lengths: list[int], missing: int, batch_size: int, random: Random
+) -> None:
+    """Also where the last values of a history are missing."""
+    forecaster = make_forecaster(ids=("s1", "s3"))
+    ids = [f"s{number}" for number in range(len(lengths))]
+    frame = make_long(dict(zip(ids, lengths, strict=True)))
+    from_end = frame.groupby("unique_id").cumcount(ascending=False)
+    is_first = ~frame["unique_id"].duplicated()
+    frame["y"] = frame["y"].where(is_first | (from_end >= missing))
+    forecast = forecaster.predict(frame)
+    assert forecast["unique_id"].tolist() == [id for id in ids for _ in range(H)]
+    assert np.isfinite(forecast["tsformer"]).all()
+    last = frame.groupby("unique_id")["ds"].max()[forecast["unique_id"]].to_numpy()
+    steps = np.tile(np.arange(1, H + 1), len(ids))
+    assert (forecast["ds"] == last + pd.to_timedelta(steps, "h")).all()
+    random.shuffle(ids)
+    shuffled = pd.concat([frame[frame["unique_id"] == id] for id in ids])
+    parts = [forecast[forecast["unique_id"] == id] for id in ids]
+    pd.testing.assert_frame_equal(
+        forecaster.predict(shuffled, batch_size=batch_size),
+        pd.concat(parts, ignore_index=True),
+        rtol=1e-4,
+    )
+
+
 def test_gaps_and_missing_values_are_the_same() -> None:
     forecaster = make_forecaster()
     frame = make_long({"a": 40})
@@ -313,6 +349,7 @@ def test_a_saved_model_forecasts_the_same(tmp_path: Path) -> None:
     forecaster.save(tmp_path / "deep" / "model")
     assert sorted(p.name for p in (tmp_path / "deep").iterdir()) == ["model"]
     assert sorted(p.name for p in (tmp_path / "deep" / "model").iterdir()) == [
+        "README.md",
         "config.json",
         "model.safetensors",
     ]
@@ -523,6 +560,21 @@ def test_values_beyond_float32_are_refused_by_name() -> None:
     frame.loc[frame["unique_id"] == "b", "y"] *= 1e300
     with pytest.raises(DataError, match=r"series 'b'.*too large"):
         make_forecaster().predict(frame)
+
+
+@pytest.mark.parametrize("id", ["a", "new"])
+@pytest.mark.parametrize("adaptive", [False, True])
+def test_large_values_are_forecast_or_refused_without_a_warning(id: str, adaptive: bool) -> None:
+    forecaster = make_forecaster(quantiles=(0.1, 0.5, 0.9), conformal=recognisable(2))
+    frame = make_long({id: 150}).assign(y=lambda x: 1e30 * x["y"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        if id == "new":  # which is scaled by its own rows
+            forecast = forecaster.predict(frame, level=80, adaptive=adaptive)
+            assert (forecast["tsformer"].abs() > 1e29).any()
+            return
+        with pytest.raises(DataError, match=r"series 'a'.*too large"):
+            forecaster.predict(frame, level=80, adaptive=adaptive)
 
 
 def test_a_folder_with_more_than_a_model_is_not_overwritten(tmp_path: Path) -> None:
@@ -835,6 +887,10 @@ def test_columns_name_all_digits_of_a_level() -> None:
         ({"quantiles": [0.1, 0]}, r"quantiles=0\.0: give levels"),
         ({"quantiles": [None, "x"]}, "quantiles=.*: give a number or a list"),
         ({"num_samples": 0}, "num_samples=0: give a whole number from 1 up"),
+        ({"num_samples": True}, "num_samples=True: give a whole number from 1 up"),
+        ({"horizon": True}, "horizon=True: give a whole number from 1 up"),
+        ({"batch_size": True}, "batch_size=True: give a whole number from 1 up"),
+        ({"level": True}, "level=True: give a number or a list of numbers"),
         ({"horizon": 0}, "horizon=0: give a whole number from 1 up"),
         ({"horizon": 2.5}, "horizon=2.5: give a whole number"),
         ({"horizon": -3}, "horizon=-3: give a whole number from 1 up"),

@@ -10,7 +10,13 @@ from lightning.pytorch import Callback, Trainer
 from torch.utils.data import DataLoader
 
 from tsformer.data.windows import WindowBatch
-from tsformer.module import ForecastModule, learning_rate_factor, masked_loss, spectral_loss
+from tsformer.module import (
+    ForecastModule,
+    learning_rate_factor,
+    masked_loss,
+    spectral_loss,
+    weight_groups,
+)
 from tsformer.nn import ForecastNetwork
 from tsformer.nn.heads import PointHead, make_head
 
@@ -231,26 +237,32 @@ def test_the_learning_rate_follows_the_schedule(tmp_path, optimizer):
 
 
 def test_the_skip_may_learn_at_a_rate_of_its_own(tmp_path):
-    plain = {"name": "adamw", "lr": 0.5, "weight_decay": 0.1, "betas": (0.8, 0.9)}
-    own = {**plain, "skip_lr": 0.25, "skip_weight_decay": 3.0}
-    for settings, count in ((own, 2), ({**plain, "skip_lr": None}, 1)):
-        module = build(optimizer=settings, linear_skip="seasonal")
-        trainer = build_trainer(tmp_path, max_steps=10)
-        trainer.fit(module, loader(*range(5)))
-        groups = trainer.optimizers[0].param_groups
-        assert len(groups) == count
-        assert (groups[0]["initial_lr"], groups[0]["weight_decay"]) == (0.5, 0.1)
-        trained = [p for group in groups for p in group["params"]]
-        assert {id(p) for p in trained} == {id(p) for p in module.network.parameters()}
-    skip, trainer = (
-        build(optimizer=own, linear_skip="seasonal"),
-        build_trainer(tmp_path, max_steps=10),
-    )
-    trainer.fit(skip, loader(*range(5)))
-    group = trainer.optimizers[0].param_groups[1]
-    assert {id(p) for p in group["params"]} == {id(p) for p in skip.network.skip.parameters()}
-    assert (group["initial_lr"], group["weight_decay"]) == (0.25, 3.0)
-    assert group["lr"] == pytest.approx(0.25 * 0.01)
+    settings = {"name": "adamw", "lr": 0.5, "weight_decay": 0.1, "betas": (0.8, 0.9)}
+    settings |= {"skip_lr": 0.25, "skip_weight_decay": 3.0}
+    module = build(optimizer=settings, linear_skip="seasonal")
+    trainer = build_trainer(tmp_path, max_steps=10)
+    trainer.fit(module, loader(*range(5)))
+    (optimizer,) = trainer.optimizers
+    found = {
+        weight: (group["initial_lr"], group["weight_decay"], group["lr"])
+        for group in optimizer.param_groups
+        for weight in group["params"]
+    }
+    assert set(found) == set(module.network.parameters())
+    for name, weight in module.network.named_parameters():
+        lr = 0.25 if name.startswith("skip.") else 0.5
+        decay = 3.0 if name.startswith(("skip.patches", "skip.neighbours")) else 0.1
+        assert found[weight] == (lr, decay, pytest.approx(0.01 * lr)), name
+
+
+@pytest.mark.parametrize("linear_skip", ["seasonal", "full", "none"])
+def test_all_weights_are_alike_where_the_skip_has_nothing_of_its_own(linear_skip):
+    network = build(linear_skip=linear_skip).network
+    groups = weight_groups(network, None, None)
+    assert all(group.keys() == {"params"} for group in groups)
+    assert all(group["params"] for group in groups)
+    weights = [weight for group in groups for weight in group["params"]]
+    assert len(weights) == len(set(weights)) == len(list(network.parameters()))
 
 
 @pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])

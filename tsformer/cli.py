@@ -32,12 +32,15 @@ def run_script(
             a sweep.
         folder: that the config is in.
     """
+    composed = False
     show_traceback = os.environ.get("HYDRA_FULL_ERROR") == "1"
     # Hydra would print and exit by itself; it has to raise, so that mistakes are told from bugs.
     os.environ["HYDRA_FULL_ERROR"] = "1"
 
     @hydra.main(version_base="1.3", config_path=str(folder), config_name=config_name)
     def job(config: DictConfig) -> Any:
+        nonlocal composed
+        composed = True
         try:
             settings = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
             return task(settings)  # type: ignore[arg-type]
@@ -48,8 +51,9 @@ def run_script(
 
     try:
         job()
-    except (TsformerError, HydraException, OmegaConfBaseException, OSError) as error:
-        if show_traceback:
+    except (TsformerError, HydraException, OmegaConfBaseException, OSError, ValueError) as error:
+        # Of `group=null` Hydra tells by a ValueError; one of the task would be a bug.
+        if show_traceback or (composed and isinstance(error, ValueError)):
             raise
         sys.exit(_report(error))
     except KeyboardInterrupt:

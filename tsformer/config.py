@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from itertools import pairwise
 from math import inf
+from reprlib import Repr
 from typing import Annotated, Any, Literal, NamedTuple, Self, TypeVar
 
 from pydantic import (
@@ -25,12 +26,14 @@ from tsformer.errors import ConfigError
 Rate = Field(ge=0, lt=1)
 # The first models said true or false.
 Skip = Annotated[
-    Literal["full", "seasonal", "none"],
+    Literal["full", "individual", "seasonal", "none"],
     BeforeValidator(lambda x: {True: "full", False: "none"}[x] if isinstance(x, bool) else x),
 ]
 Level = Annotated[float, Field(ge=1e-4, le=1 - 1e-4)]  # of a quantile
 # A bound far above any use, which a damaged or hostile file cannot pass.
 Positive = Field(gt=0, le=2**20)
+# Tokens x d_model: their table of positions is in no file, so that no file's size bounds it.
+_MAX_POSITIONS = 2**24
 # One column may be named without the brackets of a list.
 Names = Annotated[list[str], BeforeValidator(lambda x: [x] if isinstance(x, str) else x)]
 
@@ -47,7 +50,7 @@ def _check_time_zone(name: str) -> str:
     return name
 
 
-TimeZone = Annotated[str, AfterValidator(_check_time_zone)]
+TimeZone = Annotated[str, Field(max_length=100), AfterValidator(_check_time_zone)]
 
 
 def _check_sha256(digits: str) -> str:
@@ -134,8 +137,9 @@ class ModelConfig(Config):
     instance_norm: bool
     linear_skip: Skip
     head: Literal["point", "quantile", "normal", "student_t", "negative_binomial"] = "point"
-    quantiles: list[Level] = []
+    quantiles: Annotated[list[Level], Field(max_length=1000, fail_fast=True)] = []
     zero_output: bool = False
+    instance_center: Literal["mean", "last"] = "mean"
     activation_checkpointing: bool = False
     compile: bool = False
 
@@ -156,6 +160,27 @@ class ModelConfig(Config):
         if self.head == "quantile" and not set(self.quantiles) - {0.5}:
             raise ValueError("head=quantile needs quantiles beside 0.5, such as [0.1, 0.5, 0.9]")
         return self
+
+
+def check_lengths(context_length: int, horizon: int, model: ModelConfig) -> None:
+    """Refuse lengths that are no multiple of a patch, or more tokens than have a position.
+
+    Raises:
+        ValueError: says which length would do.
+    """
+    patch_len = model.patch_len
+    if context_length % patch_len:
+        nearest = max(round(context_length / patch_len), 1) * patch_len
+        raise ValueError(
+            f"context_length={context_length} is not a multiple of model.patch_len={patch_len}; "
+            f"the nearest that is: {nearest}"
+        )
+    tokens = max(context_length, horizon) // patch_len
+    if tokens * model.d_model > _MAX_POSITIONS:
+        raise ValueError(
+            f"context_length={context_length} and horizon={horizon} make {tokens:,} tokens, which "
+            f"are too many for model.d_model={model.d_model}: raise model.patch_len"
+        )
 
 
 class ScalingConfig(Config):
@@ -272,13 +297,7 @@ class FitConfig(Config):
 
     @model_validator(mode="after")
     def _check_patches(self) -> Self:
-        length, patch_len = self.context_length, self.model.patch_len
-        if length % patch_len:
-            nearest = max(round(length / patch_len), 1) * patch_len
-            raise ValueError(
-                f"context_length={length} is not a multiple of model.patch_len={patch_len}; "
-                f"the nearest that is: {nearest}"
-            )
+        check_lengths(self.context_length, self.horizon, self.model)
         return self
 
     @model_validator(mode="after")
@@ -316,6 +335,23 @@ class FitConfig(Config):
             raise ValueError(
                 "model.head=negative_binomial forecasts counts as they are: set scaling.per=none "
                 "and scaling.transform=none"
+            )
+        return self
+
+
+class ExportConfig(Config):
+    """Which model to export, and the file."""
+
+    model: str
+    format: Literal["onnx", "torch_export"]
+    output: str
+
+    @model_validator(mode="after")
+    def _check_suffix(self) -> Self:
+        suffix = {"onnx": ".onnx", "torch_export": ".pt2"}[self.format]
+        if not self.output.endswith(suffix):
+            raise ValueError(
+                f"output={self.output!r}: a file of format={self.format} is called *{suffix}"
             )
         return self
 
@@ -375,6 +411,10 @@ def parse(kind: type[C], values: Mapping[str, Any]) -> C:
         raise ConfigError("\n".join(map(_describe, error.errors()))) from error
 
 
+_abridged = Repr()  # of a file's values, which may be millions
+_abridged.maxstring = _abridged.maxother = 200
+
+
 def _describe(problem: Any) -> str:
     key = ".".join(map(str, problem["loc"]))
     message = problem["msg"].removeprefix("Value error, ")
@@ -383,7 +423,7 @@ def _describe(problem: Any) -> str:
     if problem["type"] == "extra_forbidden":
         return f"{key}: there is no such setting"
     return (
-        f"{key}={problem['input']!r}: {message}"
+        f"{key}={_abridged.repr(problem['input'])}: {message}"
         if problem["type"] != "missing"
         else (f"{key}: a value is needed")
     )

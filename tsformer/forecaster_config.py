@@ -5,9 +5,9 @@ from dataclasses import asdict
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-from tsformer.config import Config, ModelConfig, Positive, TimeZone
+from tsformer.config import Config, ModelConfig, Positive, TimeZone, check_lengths
 from tsformer.data.calendar import num_calendar_features
 from tsformer.data.columns import Columns, find_columns
 from tsformer.data.covariates import CovariateEncoder
@@ -17,6 +17,20 @@ from tsformer.data.scaling import Scaler
 # Beyond these, float32 could not hold what is scaled by them.
 Finite = Annotated[float, Field(allow_inf_nan=False, ge=-1e38, le=1e38)]
 Scale = Annotated[float, Field(allow_inf_nan=False, ge=1e-38, le=1e38)]
+# Of lists that may hold millions, the first mistake is enough.
+Texts = Annotated[list[str], Field(fail_fast=True)]
+Means = Annotated[list[Finite], Field(fail_fast=True)]
+Scales = Annotated[list[Scale], Field(fail_fast=True)]
+ShortText = Annotated[str, Field(max_length=100)]
+
+MAX_COVARIATES, MAX_CATEGORICAL = 10_000, 1000
+
+
+def _check_names(columns: Any) -> Any:
+    for part, names in columns.items() if isinstance(columns, dict) else ():
+        if isinstance(names, list) and not all(isinstance(name, str) for name in names):
+            raise ValueError(f"{part}: a name is not a text")
+    return columns
 
 
 class ScalerConfig(Config):
@@ -25,9 +39,9 @@ class ScalerConfig(Config):
     per: Literal["series", "dataset", "none"]
     method: Literal["standard", "robust"]
     transform: Literal["none", "log1p", "asinh"]
-    ids: list[str] = Field(min_length=1)
-    mean: list[Finite]
-    std: list[Scale]
+    ids: Texts = Field(min_length=1)
+    mean: Means
+    std: Scales
     fallback_mean: Finite
     fallback_std: Scale
 
@@ -58,9 +72,9 @@ class ScalerConfig(Config):
 class EncoderConfig(Config):
     """A `CovariateEncoder` as plain lists."""
 
-    mean: list[Finite]
-    std: list[Scale]
-    vocabularies: dict[str, list[str]]
+    mean: Means
+    std: Scales
+    vocabularies: dict[str, Texts]
 
     @classmethod
     def of(cls, encoder: CovariateEncoder) -> Self:
@@ -81,24 +95,26 @@ class ForecasterConfig(Config):
     """What `config.json` in a model folder holds: data, never names of code to run.
 
     `channels` names the series that are forecast together; it is None where each is by itself.
+    `loss` is that of point forecasts, by which a training goes on.
     """
 
     schema_version: Literal[2] = 2
     context_length: int = Positive
     horizon: int = Positive
-    freq: str
+    freq: ShortText
     regular: bool
     duplicates: Literal["error", "first", "mean", "sum"]
     time_zone: TimeZone | None
     calendar: bool
-    holidays: str | None
-    columns: Columns
-    channels: list[str] | None
+    holidays: ShortText | None
+    columns: Annotated[Columns, BeforeValidator(_check_names)]
+    channels: Texts | None
     model: ModelConfig
     scaler: ScalerConfig
     covariates: EncoderConfig
     static: EncoderConfig
     conformal: bool = False
+    loss: Literal["l1", "huber", "mse"] = "l1"
     versions: dict[str, str]
 
     @property
@@ -109,6 +125,12 @@ class ForecasterConfig(Config):
     @model_validator(mode="after")
     def _check_columns(self) -> Self:
         columns = self.columns
+        num_covariates = len(columns.covariates) + len(columns.static_covariates)
+        if num_covariates > MAX_COVARIATES or len(columns.categorical) > MAX_CATEGORICAL:
+            raise ValueError(
+                f"columns: more than {MAX_COVARIATES:,} covariates, or {MAX_CATEGORICAL:,} of "
+                "categories"
+            )
         find_columns(columns.names, **{**asdict(columns), "weight": None})
         if not all(columns.names) or columns.weight:
             raise ValueError("columns: a name is empty, or there are weights")
@@ -124,6 +146,11 @@ class ForecasterConfig(Config):
             raise ValueError("regular: false takes a wide table")
         if self.model.channels == "joint" and columns.static_covariates and not columns.target[1:]:
             raise ValueError("joint series have no static covariates")
+        return self
+
+    @model_validator(mode="after")
+    def _check_sizes(self) -> Self:
+        check_lengths(self.context_length, self.horizon, self.model)
         return self
 
     @model_validator(mode="after")

@@ -1,27 +1,42 @@
-"""The model folder: a forecaster as data, `model.safetensors` and `config.json`."""
+"""The model folder: a forecaster as data, `model.safetensors` and `config.json`, and its card.
 
-import json
+Whoever wrote a folder, reading it runs no code of theirs, and takes memory and time in proportion
+to the sizes of its files. Any change to what `config.json` or the names of the weights say raises
+`SCHEMA_VERSION`, and brings a function in `MIGRATIONS` that makes the old of the new form.
+"""
+
+import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save
-from torch import Tensor
-from torch.overrides import TorchFunctionMode
+from safetensors.torch import save
 
+from tsformer import __version__
 from tsformer.config import parse
 from tsformer.conformal import ConformalOffsets
 from tsformer.errors import ConfigError, DataError, ModelFolderError
-from tsformer.forecaster_config import ForecasterConfig, network_settings
+from tsformer.forecaster_config import ForecasterConfig
 from tsformer.nn import ForecastNetwork
+from tsformer.strict_json import read_json
+from tsformer.weights import OFFSETS, build_network, read_weights
 
 SCHEMA_VERSION = 2
+# From each schema that is still read, what makes the values of `config.json` those of the next.
+MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
+
 WEIGHTS = "model.safetensors"
 CONFIG = "config.json"
-OFFSETS = "conformal.offsets"  # beside the weights of the network
+CARD = "README.md"
+FILES = (WEIGHTS, CONFIG, CARD)
+
+MAX_CONFIG_BYTES = 2**26  # about a million series
+_MAX_PARTS = 20_000
+_MAX_CARD_BYTES = 2**20
+_MAX_MESSAGE = 1000
 
 
 def write_folder(
@@ -29,100 +44,176 @@ def write_folder(
     network: ForecastNetwork,
     config: ForecasterConfig,
     conformal: ConformalOffsets | None,
+    card: str,
 ) -> None:
     """Write a model folder, all of it or nothing.
 
     Raises:
-        ModelFolderError: the folder exists and is not a model folder.
+        ModelFolderError: something is there that is not a model folder, or an empty one.
+        ConfigError: see `config_text`.
     """
-    if folder.exists() and {path.name for path in folder.iterdir()} != {CONFIG, WEIGHTS}:
-        raise ModelFolderError(f"{folder}: exists and is not a model folder; not overwritten.")
+    _refuse_others(folder)
+    text = config_text(config)
+    weights = {
+        name: x.to("cpu", torch.float32).contiguous() for name, x in network.state_dict().items()
+    }
+    if conformal is not None:
+        weights[OFFSETS] = torch.from_numpy(conformal.offsets)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as scratch:
-        fresh = Path(scratch) / "new"
+        fresh, old = Path(scratch) / "new", Path(scratch) / "old"
         fresh.mkdir()
-        weights = {name: x.contiguous() for name, x in network.state_dict().items()}
-        if conformal is not None:
-            weights[OFFSETS] = torch.from_numpy(conformal.offsets)
         (fresh / WEIGHTS).write_bytes(save(weights))
-        (fresh / CONFIG).write_text(config.model_dump_json(indent=1), encoding="utf-8")
+        (fresh / CONFIG).write_text(text, encoding="utf-8")
+        (fresh / CARD).write_text(card, encoding="utf-8")
         if folder.exists():
-            folder.replace(Path(scratch) / "old")
-        fresh.replace(folder)
+            folder.replace(old)
+        try:
+            fresh.replace(folder)
+        except OSError:
+            if old.exists():
+                old.replace(folder)
+            raise
+
+
+def config_text(config: ForecasterConfig) -> str:
+    """Return what `config.json` holds.
+
+    Raises:
+        ConfigError: it would be longer than what is read again.
+    """
+    text = config.model_dump_json(indent=1)
+    if len(text.encode()) > MAX_CONFIG_BYTES:
+        raise ConfigError(
+            f"{len(config.scaler.ids):,} series are too many for one model: their names and scales "
+            f"take more than {MAX_CONFIG_BYTES / 2**20:.0f} MB. Fit it to some of them: it "
+            "forecasts the others too."
+        )
+    return text
 
 
 def read_folder(
-    folder: Path,
-) -> tuple[ForecastNetwork, ForecasterConfig, ConformalOffsets | None]:
-    """Read a model folder.
+    folder: Path, *, links_within: Path | None = None
+) -> tuple[ForecastNetwork, ForecasterConfig, ConformalOffsets | None, str | None]:
+    """Read a model folder: network, configuration, conformal offsets and card.
+
+    Args:
+        folder: whose model card may be missing, or unreadable.
+        links_within: where symbolic links in the folder may lead, the folder itself when None.
 
     Raises:
-        ModelFolderError: the folder is missing, incomplete, damaged or of another version.
+        ModelFolderError: the folder is missing, incomplete, damaged, of a newer release, or its
+            files are links to elsewhere.
     """
+    root = (links_within or folder).resolve()
     for name in (CONFIG, WEIGHTS):
         if not (folder / name).is_file():
             raise ModelFolderError(f"{folder}: not a model folder, it has no {name}.")
+        if not (folder / name).resolve().is_relative_to(root):
+            raise ModelFolderError(
+                f"{folder / name}: a link that leads out of the folder. Put the file itself there."
+            )
     config = _read_config(folder / CONFIG)
-    network, conformal = _read_weights(folder / WEIGHTS, config)
-    return network, config, conformal
+    path = folder / WEIGHTS
+    try:
+        weights = read_weights(path, config)
+    except (SafetensorError, ValueError, RuntimeError, OSError) as error:
+        raise ModelFolderError(
+            f"{path}: damaged, or not for this {CONFIG} ({_short(error)})."
+        ) from error
+    offsets = weights.pop(OFFSETS, None)
+    conformal = None
+    if offsets is not None:
+        conformal = ConformalOffsets(tuple(config.model.quantiles), offsets.numpy())
+    return build_network(config, weights), config, conformal, _read_card(folder / CARD, root)
+
+
+def parse_config(data: bytes, where: str) -> ForecasterConfig:
+    """Return the configuration that JSON of any schema holds.
+
+    Args:
+        data: what `config_text` gave, in this release or another.
+        where: it is from, for messages.
+
+    Raises:
+        ModelFolderError: it is damaged, or of a schema that is not read.
+    """
+    try:
+        values = read_json(data, max_parts=_MAX_PARTS)
+        if not isinstance(values, dict):
+            raise ValueError("not a JSON object")
+        return parse(ForecasterConfig, _migrated(values, where))
+    except (ValueError, OverflowError, ConfigError, DataError) as error:  # of JSON or a setting
+        raise ModelFolderError(f"{where}: damaged ({_short(error)}).") from error
+
+
+def _migrated(values: dict[str, Any], where: str) -> dict[str, Any]:
+    """Return the values of a configuration in today's schema."""
+    version = values.get("schema_version")
+    if type(version) is not int:
+        raise ValueError("schema_version: not a whole number")
+    while version in MIGRATIONS:
+        values = MIGRATIONS[version](values)
+        version = values["schema_version"]
+    if version > SCHEMA_VERSION:
+        raise ModelFolderError(
+            f"{where}: of schema_version {_short(version)}, and tsformer {__version__} reads those "
+            f"up to {SCHEMA_VERSION}. Install {_writer(values)}."
+        )
+    if version < SCHEMA_VERSION:
+        raise ModelFolderError(
+            f"{where}: of schema_version {_short(version)}, which tsformer {__version__} reads no "
+            "more. Fit it anew."
+        )
+    return values
+
+
+def _writer(values: Mapping[str, Any]) -> str:
+    """Return how to install the release that wrote a configuration."""
+    versions = values.get("versions")
+    release = versions.get("tsformer") if isinstance(versions, dict) else None
+    if isinstance(release, str) and re.fullmatch(r"\d+(\.\d+){0,3}\w{0,8}", release, re.ASCII):
+        return f"the release that wrote it: pip install 'tsformer>={release}'"
+    return "a newer release: pip install --upgrade tsformer"
 
 
 def _read_config(path: Path) -> ForecasterConfig:
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(values, dict) or values.get("schema_version") != SCHEMA_VERSION:
+        size = path.stat().st_size
+        if size > MAX_CONFIG_BYTES:
             raise ModelFolderError(
-                f"{path}: not of schema_version {SCHEMA_VERSION}; load it with the release of "
-                "tsformer that wrote it."
+                f"{path}: {size:,} bytes, where a configuration has {MAX_CONFIG_BYTES:,} at most."
             )
-        return parse(ForecasterConfig, values)
-    except (ValueError, RecursionError, ConfigError, DataError) as error:  # of JSON or a setting
-        raise ModelFolderError(f"{path}: damaged ({error}).") from error
+        data = path.read_bytes()
+    except OSError as error:
+        raise ModelFolderError(f"{path}: cannot be read ({error}).") from error
+    return parse_config(data, str(path))
 
 
-def _read_weights(
-    path: Path, config: ForecasterConfig
-) -> tuple[ForecastNetwork, ConformalOffsets | None]:
-    settings = network_settings(config)
+def _read_card(path: Path, root: Path) -> str | None:
+    """Return a model card if it can be had; a model does not need one."""
     try:
-        # Shapes alone: nothing is allocated for sizes that do not fit.
-        with torch.device("meta"), _Unfilled():
-            expected = ForecastNetwork(**settings).state_dict()
-            if config.conformal:
-                rows = len(config.scaler.ids) // config.num_channels + 1
-                levels = len(config.model.quantiles)
-                size = (rows, config.horizon, config.num_channels, levels)
-                expected[OFFSETS] = torch.empty(size)
-        weights = load_file(path, device="cpu")
-        if _shapes(weights) != _shapes(expected):
-            raise ModelFolderError(
-                f"{path}: its weights do not have the shapes that {CONFIG} says."
-            )
-        if not all(weight.isfinite().all() for weight in weights.values()):
-            raise ModelFolderError(f"{path}: some weights are not finite numbers.")
-        offsets = weights.pop(OFFSETS, None)
-        network = ForecastNetwork(**settings)
-        network.load_state_dict(weights)
-    except (SafetensorError, ValueError, RuntimeError, OSError) as error:
-        raise ModelFolderError(f"{path}: damaged, or not for this {CONFIG} ({error}).") from error
-    if offsets is None:
-        return network, None
-    return network, ConformalOffsets(tuple(config.model.quantiles), offsets.numpy())
+        if not path.is_file() or not path.resolve().is_relative_to(root):
+            return None
+        text = path.read_text(encoding="utf-8") if path.stat().st_size <= _MAX_CARD_BYTES else None
+    except (OSError, ValueError):
+        return None
+    return text
 
 
-class _Unfilled(TorchFunctionMode):
-    """Leaves unfilled what has no values: to fill it, the meta device imports torch's compiler."""
+def _refuse_others(folder: Path) -> None:
+    """Refuse to write over what is not a model folder."""
+    if not folder.exists():
+        return
+    names = {path.name for path in folder.iterdir()} if folder.is_dir() else {folder.name}
+    if names and not {CONFIG, WEIGHTS} <= names <= set(FILES):
+        strange = sorted(names - set(FILES)) or sorted(names)
+        listed = ", ".join(strange[:3]) + (", ..." if len(strange) > 3 else "")
+        raise ModelFolderError(
+            f"{folder}: exists and is not a model folder; not overwritten. In the way: {listed}."
+        )
 
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        kwargs = kwargs or {}
-        if func is torch.nn.init.normal_:
-            return kwargs["tensor"]
-        if func is torch.randn:
-            return torch.empty(*args)
-        return func(*args, **kwargs)
 
-
-def _shapes(state: Mapping[str, Tensor]) -> dict[str, tuple[torch.Size, torch.dtype]]:
-    return {name: (tensor.shape, tensor.dtype) for name, tensor in state.items()}
+def _short(problem: object) -> str:
+    text = str(problem)
+    return text if len(text) <= _MAX_MESSAGE else f"{text[:_MAX_MESSAGE]}..."

@@ -149,17 +149,11 @@ class ForecastModule(LightningModule):
     def configure_optimizers(self) -> Any:
         """Return the optimiser with a learning rate that changes every step."""
         settings = dict(self.optimizer_settings)
-        skip = {name: settings.pop(f"skip_{name}", None) for name in ("lr", "weight_decay")}
-        skip = {name: value for name, value in skip.items() if value is not None}
+        skip = {name: settings.pop(name, None) for name in ("skip_lr", "skip_weight_decay")}
         kind = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}[settings.pop("name")]
         # One kernel for all weights. In mixed precision Lightning cannot clip its gradients.
         fused = self.trainer.precision == "32-true"
-        parts: dict[bool, list[nn.Parameter]] = {False: [], True: []}
-        for name, parameter in self.network.named_parameters():
-            parts[bool(skip) and name.startswith("skip.")].append(parameter)
-        groups: list[dict[str, Any]] = [{"params": parts[False]}]
-        if parts[True]:
-            groups.append({"params": parts[True], **skip})
+        groups = weight_groups(self.network, **skip)
         optimizer = kind(groups, fused=fused, **settings)
         total = max(int(self.trainer.estimated_stepping_batches), 1)
         schedule = learning_rate_factor(total_steps=total, **self.scheduler_settings)
@@ -168,6 +162,35 @@ class ForecastModule(LightningModule):
             "optimizer": optimizer,
             "lr_scheduler": {"scheduler": scheduler, "interval": "step"},
         }
+
+
+def weight_groups(
+    network: nn.Module, skip_lr: float | None, skip_weight_decay: float | None
+) -> list[dict[str, Any]]:
+    """Return the groups of an optimiser: the linear skip may have its own rate and decay.
+
+    The seasonal skip's map of the latest steps has its rate, but decays as all else: a strong decay
+    serves what all positions of a season share, and harms what the last hours say of the next ones.
+
+    Args:
+        network: a `ForecastNetwork`.
+        skip_lr: learning rate of the linear skip; that of the rest when None.
+        skip_weight_decay: that of the rest when None.
+    """
+    rest: list[nn.Parameter] = []
+    skip: list[nn.Parameter] = []
+    latest: list[nn.Parameter] = []
+    for name, weight in network.named_parameters():
+        is_latest, is_skip = name.startswith("skip.latest."), name.startswith("skip.")
+        (latest if is_latest else skip if is_skip else rest).append(weight)
+    rate = {} if skip_lr is None else {"lr": skip_lr}
+    decay = {} if skip_weight_decay is None else {"weight_decay": skip_weight_decay}
+    groups: list[dict[str, Any]] = [
+        {"params": rest},
+        {"params": skip, **rate, **decay},
+        {"params": latest, **rate},
+    ]
+    return [group for group in groups if group["params"]]
 
 
 def update_average(average: nn.Module, current: nn.Module, *, decay: float, step: int) -> None:

@@ -5,18 +5,18 @@ import io
 import statistics
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
+
+from benchmarks.results import Record
 
 # How metrics are headed, and to how many digits they are shown.
 HEADS = {"scaled_crps": "CRPS", "coverage": "in 90 %"}
 DIGITS = {"scaled_crps": 4}
 
 PUBLISHED = Path(__file__).with_name("published.csv")
-
-Record = dict[str, Any]  # a line of accuracy.jsonl
 
 
 class Row(NamedTuple):

@@ -3,6 +3,7 @@
 import os
 import platform
 import statistics
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import Any
 import torch
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
+
+from tsformer.cli import CONF
 
 
 def interleaved(
@@ -45,3 +48,10 @@ def machine() -> str:
     name = names[0] if names else platform.processor() or platform.machine()
     threads = torch.get_num_threads()
     return f"{name}, {os.cpu_count()} cores, torch {torch.__version__} with {threads} thread(s)"
+
+
+def commit() -> str:
+    """Return the commit of this source tree, marked if files differ from it."""
+    command = ["git", "describe", "--always", "--dirty", "--exclude=*"]
+    found = subprocess.run(command, cwd=CONF, capture_output=True, text=True)
+    return found.stdout.strip() or "unknown"

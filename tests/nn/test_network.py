@@ -100,7 +100,7 @@ def test_shapes(decoding, patch_len, horizon, channels, past, future, static):
 
 
 @pytest.mark.parametrize("patch_len", [1, 4, 12])
-@pytest.mark.parametrize("linear_skip", ["full", "seasonal", "none"])
+@pytest.mark.parametrize("linear_skip", ["full", "individual", "seasonal", "none"])
 @pytest.mark.parametrize("instance_norm", [True, False])
 def test_free_running_forecast_is_the_teacher_forced_one_on_itself(
     patch_len, linear_skip, instance_norm
@@ -122,7 +122,7 @@ def test_free_running_forecast_is_the_teacher_forced_one_on_itself(
 
 @pytest.mark.parametrize("patch_len", [1, 4, 12])
 @pytest.mark.parametrize("channels", [1, 2])
-@pytest.mark.parametrize("linear_skip", ["full", "seasonal", "none"])
+@pytest.mark.parametrize("linear_skip", ["full", "individual", "seasonal", "none"])
 @pytest.mark.parametrize("num_heads", [1, 4])
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
 def test_forecasts_through_the_cache_are_those_recomputed(

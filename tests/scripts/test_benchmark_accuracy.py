@@ -9,16 +9,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from benchmarks import accuracy, statistical
-from benchmarks.accuracy import (
-    levels_of,
-    measure_accuracy,
-    parse_plan,
-    plan_tasks,
-    score_windows,
-    with_quantiles,
-)
+from benchmarks import accuracy_plan, accuracy_scores, statistical
+from benchmarks.accuracy import measure_accuracy
+from benchmarks.accuracy_plan import levels_of, parse_plan, plan_tasks
 from benchmarks.accuracy_report import PUBLISHED, as_csv, as_markdown, read_published, summarise
+from benchmarks.accuracy_scores import RUNNERS, Score, score_windows, with_quantiles
 from benchmarks.linear import RECIPES, TRAINING, DLinear, InstanceLinear, NLinear, train_linear
 from hydra.errors import HydraException
 from numpy.testing import assert_allclose
@@ -59,7 +54,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module", autouse=True)
 def _without_statsforecast():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(accuracy, "is_installed", lambda: False)
+        patch.setattr(accuracy_plan, "is_installed", lambda: False)
         yield
 
 
@@ -76,8 +71,8 @@ def in_quantiles(table: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the results of a whole run with quantiles."""
     output = tmp_path_factory.mktemp("quantiles")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(accuracy, "FEW", 20)
-        patch.setattr(accuracy, "is_installed", lambda: True)
+        patch.setattr(accuracy_scores, "FEW", 20)
+        patch.setattr(accuracy_plan, "is_installed", lambda: True)
         patch.setattr(statistical, "build", lambda *_: LastValue())
         arguments = [*TINY, *QUANTILES, "seed=1", f"dataset.path={table}", f"output={output}"]
         measure_accuracy(arguments)
@@ -336,16 +331,16 @@ def test_every_method_has_quantiles_where_ours_has(in_quantiles):
 
 
 def test_ours_scores_alike_in_the_fit_and_here(in_quantiles, table, tmp_path, monkeypatch):
-    monkeypatch.setattr(accuracy, "FEW", 10**6)  # all windows, under the same name
+    monkeypatch.setattr(accuracy_scores, "FEW", 10**6)  # all windows, under the same name
     methods = [r["methods"] for r in records_of(in_quantiles) if r["task"] == "tsformer"]
     told = methods[0]["tsformer"]["metrics"]
     scores = []
-    score = accuracy.score_windows
+    score = accuracy_scores.score_windows
     monkeypatch.setattr(
-        accuracy, "score_windows", lambda *args: scores.append(score(*args)) or scores[-1]
+        accuracy_scores, "score_windows", lambda *args: scores.append(score(*args)) or scores[-1]
     )
     plan = parse_plan([*TINY, *QUANTILES, "seed=1", f"dataset.path={table}"])
-    found = accuracy.fit_ours(next(plan_tasks(plan)).settings)["tsformer"].metrics
+    found = accuracy_scores.fit_ours(next(plan_tasks(plan)).settings)["tsformer"].metrics
     assert found == pytest.approx(told, rel=1e-6)
     assert scores[0] == pytest.approx(told, rel=1e-5)
 
@@ -400,7 +395,7 @@ def test_other_settings_reach_every_fit():
     assert [fit["seed"] for fit in fits] == [7, 8]
     assert all(fit["model"]["dropout"] == 0.4 for fit in fits)
     assert all(fit["dataset"]["name"] == "etth2" for fit in fits)
-    assert all(fit["horizon"] == 96 and fit["context_length"] == 504 for fit in fits)
+    assert all(fit["horizon"] == 96 and fit["context_length"] == 720 for fit in fits)
 
 
 @pytest.mark.parametrize(
@@ -415,6 +410,7 @@ def test_other_settings_reach_every_fit():
         ("seed=true", "seed=True: expected whole numbers"),
         ("dataset=etth1,etth2", r"put a list in brackets, dataset=\[a,b\]"),
         ("dataset=[[etth1]]", "expected names"),
+        ("look_back=[96,336]", "expected one number"),
     ],
 )
 def test_a_bad_list_is_told(argument, message):
@@ -473,10 +469,10 @@ def test_an_interrupted_run_goes_on_where_it_ended(finished, table, tmp_path, mo
         if len(ran) == 2:
             raise KeyboardInterrupt
         ran.append((name, settings["seed"]))
-        return {name: accuracy.Score({"mse": 1.0, "mae": 1.0}, 0.0, 150)}
+        return {name: Score({"mse": 1.0, "mae": 1.0}, 0.0, 150)}
 
-    for name in accuracy.RUNNERS:
-        monkeypatch.setitem(accuracy.RUNNERS, name, lambda x, name=name: interrupted(name, x))
+    for name in RUNNERS:
+        monkeypatch.setitem(RUNNERS, name, lambda x, name=name: interrupted(name, x))
     arguments = [*TINY, f"dataset.path={table}", f"output={tmp_path}"]
     with pytest.raises(KeyboardInterrupt):
         measure_accuracy(arguments)
@@ -491,10 +487,10 @@ def test_an_interrupted_run_goes_on_where_it_ended(finished, table, tmp_path, mo
 def test_only_what_changed_is_done_again(finished, table, tmp_path, monkeypatch):
     (tmp_path / "accuracy.jsonl").write_bytes((finished / "accuracy.jsonl").read_bytes())
     ran = []
-    for name in accuracy.RUNNERS:
-        score = {name: accuracy.Score({"mse": 1.0, "mae": 1.0}, 0.0, 150)}
+    for name in RUNNERS:
+        score = {name: Score({"mse": 1.0, "mae": 1.0}, 0.0, 150)}
         monkeypatch.setitem(
-            accuracy.RUNNERS, name, lambda _, name=name, score=score: ran.append(name) or score
+            RUNNERS, name, lambda _, name=name, score=score: ran.append(name) or score
         )
     arguments = [*TINY, f"dataset.path={table}", f"output={tmp_path}"]
     measure_accuracy([*arguments, "paths.download=true", "dataset.unit=kW"])

@@ -26,6 +26,7 @@ TINY = (
     "trainer.progress_bar=false",
 )
 MISTAKES = {
+    "no group": (["model=null"], "Config group"),
     "unknown dataset": (["dataset=nowhere"], "nowhere"),
     "unknown key": (["model.width=3"], "width"),
     "unknown key, forced in": (["+model.width=3"], "model.width: there is no such setting"),
@@ -71,6 +72,7 @@ def test_a_run_folder_holds_all_that_the_readme_names(finished: tuple[Path, str]
         ".hydra/overrides.yaml",
         "model/model.safetensors",
         "model/config.json",
+        "model/README.md",
         "checkpoints/best.ckpt",
         "checkpoints/last.ckpt",
         "metrics.json",

@@ -17,6 +17,7 @@ from tsformer.data.sources import Source, errors_naming, open_source, open_spans
 from tsformer.data.writing import write_parquet
 from tsformer.errors import DataError
 from tsformer.forecaster import Forecaster
+from tsformer.history import text_columns
 
 GATHERED = ".gathered"  # folder in the output, of rows brought together
 _ERRORS = b"tsformer.errors"  # in the footer of a part, so that file and errors are one
@@ -106,11 +107,11 @@ def forecast_part(forecaster: Forecaster, job: Job, number: int) -> Done:
         OSError: it cannot be written.
     """
     arguments = {**job.arguments, "seed": job.arguments["seed"] + number}
-    source = job.history(number, forecaster.text_columns)
+    source = job.history(number, text_columns(forecaster.config))
     errors: list[tuple[Any, str]] = []
     try:
         with errors_naming(_name(job, number)):
-            future = job.future_rows(number, forecaster.text_columns)
+            future = job.future_rows(number, text_columns(forecaster.config))
             forecast = forecaster.predict(source, future, **arguments)
     except DataError:
         if job.on_error == "raise" or job.id is None:
@@ -153,7 +154,7 @@ def _forecast_some(
     """
     assert job.id is not None
     frame = read_frame(source)
-    future = job.future_rows(number, forecaster.text_columns)
+    future = job.future_rows(number, text_columns(forecaster.config))
     if isinstance(future, Source):
         future = read_frame(future)
     codes = parse_texts(frame[job.id], job.id)[1]  # by appearance; -1: no id
@@ -192,17 +193,15 @@ def _nothing(
     forecaster: Forecaster, job: Job, ids: pd.Series, arguments: Mapping[str, Any]
 ) -> pd.DataFrame:
     """Return a forecast of no series."""
-    num_paths = arguments["num_samples"] or 0
-    levels = forecaster.distribution_columns(
-        arguments["level"], arguments["quantiles"], num_paths, arguments["adaptive"]
-    )
-    samples = [f"sample-{path + 1}" for path in range(num_paths)]
+    names = ("level", "quantiles", "num_samples", "adaptive", "seed")
+    level, quantiles, num_samples, adaptive, seed = (arguments[name] for name in names)
+    asked = forecaster.asked(level, quantiles, num_samples or 0, adaptive, seed)
     has_targets = len(forecaster.config.columns.target) > 1
     return pd.DataFrame(
         {"unique_id": ids.iloc[:0]}
         | ({"target": pd.Series(dtype=str)} if has_targets else {})
-        | {"ds": pd.Series(dtype="datetime64[us]"), "tsformer": pd.Series(dtype=float)}
-        | {f"tsformer-{name}": pd.Series(dtype=float) for name in (*levels, *samples)}
+        | {"ds": pd.Series(dtype="datetime64[us]")}
+        | {name: pd.Series(dtype=float) for name in asked.names}
     )
 
 

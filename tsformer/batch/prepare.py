@@ -17,6 +17,7 @@ from tsformer.data.parsing import parse_stamps
 from tsformer.data.sources import Source, Span, errors_naming, open_source
 from tsformer.errors import ConfigError, DataError
 from tsformer.forecaster import Forecaster
+from tsformer.history import columns_of, text_columns
 
 
 @dataclass
@@ -43,12 +44,11 @@ def check_input(config: BatchConfig, forecaster: Forecaster, output: Path) -> In
         ConfigError: an argument is not for this model, or a setting is missing.
         DataError: a table cannot be read, a column is missing, or its times are none.
     """
-    forecaster.distribution_columns(
-        config.level, config.quantiles, config.num_samples or 0, config.adaptive
-    )
+    num_paths = config.num_samples or 0
+    forecaster.asked(config.level, config.quantiles, num_paths, config.adaptive, config.seed)
     history = _open(config.input, forecaster, output)
     with errors_naming(config.input):
-        columns = forecaster.columns_of(history.names)
+        columns = columns_of(history.names, forecaster.config)
         chunk = next(history.chunks([columns.time]))
         parse_stamps(chunk.frame[columns.time], columns.time, Findings())
     future = None
@@ -108,7 +108,7 @@ def lay_out_parts(found: Input, config: BatchConfig, output: Path, at_least: int
 
 
 def _open(path: Path, forecaster: Forecaster, output: Path) -> Source:
-    source = open_source(path, forecaster.text_columns)
+    source = open_source(path, text_columns(forecaster.config))
     if output.is_relative_to(path) or any(file.is_relative_to(output) for file in source.files):
         raise ConfigError(f"output={output} and {path} lie in one another: name another output.")
     return source

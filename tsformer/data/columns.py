@@ -133,9 +133,8 @@ def find_columns(
             f"column {(*static_covariates, weight)[0]!r} tells series apart, which takes a long "
             "table: one row a series and time, with an id column (dataset.id_column)."
         )
-    strange = [
-        name for name in categorical if name not in columns.covariates + columns.static_covariates
-    ]
+    covariates = {*columns.covariates, *columns.static_covariates}
+    strange = [name for name in categorical if name not in covariates]
     if strange:
         raise DataError(
             f"dataset.categorical: {strange[0]!r} is none of the covariates. Name it in "

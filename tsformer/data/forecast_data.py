@@ -1,5 +1,8 @@
 """ForecastData: a table, split and scaled, as train, validation and test windows."""
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import numpy as np
 
 from tsformer.config import FitConfig
@@ -17,6 +20,22 @@ from tsformer.data.windows import WindowDataset, WindowIndex
 from tsformer.errors import ConfigError, DataError
 
 
+class Fitted(NamedTuple):
+    """What a model knows already of tables such as one that its training goes on with.
+
+    Attributes:
+        scaler: of the series that it was trained on.
+        covariates: how covariates reach the network.
+        static: how static covariates do.
+        channels: series that it forecasts together, by name, or None.
+    """
+
+    scaler: Scaler
+    covariates: CovariateEncoder
+    static: CovariateEncoder
+    channels: Sequence[str] | None
+
+
 class ForecastData:
     """Train, validation and test windows of one table.
 
@@ -30,12 +49,18 @@ class ForecastData:
         train_end: position of the grid behind the last train row.
         train: train windows, as a dataset of batches.
         validation: validation windows.
-        test: test windows.
+        test: test windows; none need be there where a training goes on.
         findings: what is worth knowing about the table and its parts.
     """
 
-    def __init__(self, table: SeriesTable, config: FitConfig) -> None:
+    def __init__(self, table: SeriesTable, config: FitConfig, fitted: Fitted | None = None) -> None:
         """Split the table, fit scalers and vocabularies on its train rows and list the windows.
+
+        Args:
+            table: series and covariates.
+            config: the settings of the fit.
+            fitted: of a model whose training goes on: its network's inputs keep their meaning, so
+                that statistics are fitted of series alone that are new to it.
 
         Raises:
             ConfigError: a part of the split holds no window of L + H steps.
@@ -45,7 +70,11 @@ class ForecastData:
         self.config = config
         self.columns = table.columns
         self.findings = Findings(dict(table.findings.items))
-        self.store, self.groups = group_series(table.store, table.columns, config.model.channels)
+        self.is_fitted = fitted is not None
+        channels = fitted.channels if fitted else None
+        self.store, self.groups = group_series(
+            table.store, table.columns, config.model.channels, channels
+        )
         store, columns = self.store, self.columns
         self.train_end, validation_end, test_end = split_ends(config.dataset.split, store)
         self.left_out = find_short(
@@ -57,13 +86,18 @@ class ForecastData:
             horizon=config.horizon,
             short_series=config.dataset.short_series,
         )
-        self._check_lengths()
+        if fitted is None:
+            self._check_lengths()
         check_transform(store, config.scaling.transform, self.findings)
         check_counts(store, config.model.head, self.findings)
         self.findings.refuse()
-        self.scaler = Scaler.fit(store, self.train_end, **config.scaling.model_dump())
-        self.covariates = CovariateEncoder.fit(store, columns, self.train_end)
-        self.static = CovariateEncoder.fit_static(store, columns, self.train_end)
+        if fitted is None:
+            self.scaler = Scaler.fit(store, self.train_end, **config.scaling.model_dump())
+            self.covariates = CovariateEncoder.fit(store, columns, self.train_end)
+            self.static = CovariateEncoder.fit_static(store, columns, self.train_end)
+        else:
+            self.scaler = fitted.scaler.adapt(store.until(self.train_end))
+            self.covariates, self.static = fitted.covariates, fitted.static
         self.calendar = grid_features(
             store,
             calendar=config.dataset.calendar,
@@ -115,6 +149,27 @@ class ForecastData:
                 "0. Give some of them a weight above 0, or leave out dataset.weight_column."
             )
 
+    def _check_part(self, part: str, index: WindowIndex, begin: int, end: int) -> None:
+        steps = f"the {part} part, {max(end - begin, 0)} steps"
+        if not len(index):
+            remedy = (
+                "Give more rows, or another validation."
+                if self.is_fitted
+                else "Shorten horizon, or change dataset.split."
+            )
+            raise ConfigError(
+                f"{steps}, holds no window of horizon={self.config.horizon} steps. {remedy}"
+            )
+        if not _any_value(self.store, self.groups[~self.left_out], begin, end):
+            remedy = (
+                "Give rows with values, or another validation."
+                if self.is_fitted
+                else "Change dataset.split, or name another dataset.target."
+            )
+            raise ConfigError(
+                f"the {part} part holds no value of the target, all are missing. {remedy}"
+            )
+
     def _windows(self, part: str, begin: int, end: int, stride: int = 1) -> WindowDataset:
         index = WindowIndex.between(
             self.store,
@@ -126,16 +181,8 @@ class ForecastData:
             stride=stride,
             leave_out=self.left_out,
         )
-        if not len(index):
-            raise ConfigError(
-                f"the {part} part, {max(end - begin, 0)} steps, holds no window of "
-                f"horizon={self.config.horizon} steps. Shorten horizon, or change dataset.split."
-            )
-        if not _any_value(self.store, self.groups[~self.left_out], begin, end):
-            raise ConfigError(
-                f"the {part} part holds no value of the target, all are missing. Change "
-                "dataset.split, or name another dataset.target."
-            )
+        if not (self.is_fitted and part == "test"):
+            self._check_part(part, index, begin, end)
         return WindowDataset(
             self.store,
             index,

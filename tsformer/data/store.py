@@ -136,6 +136,20 @@ class SeriesStore:
             return stamps.tz_localize(self.time_zone, ambiguous=True, nonexistent="shift_forward")
         return stamps.tz_convert(self.time_zone)
 
+    def until(self, ends: IntArray | int) -> "SeriesStore":
+        """Return the store without the rows at grid position `ends`, (S,) or one, and behind it.
+
+        Series may lose all their rows. Covariates keep theirs, which no series reaches any more.
+        """
+        lengths = np.clip(ends - self.starts, 0, self.lengths)
+        row_of_series = np.arange(len(self.target)) - np.repeat(self.offsets[:-1], self.lengths)
+        return replace(
+            self,
+            grid=self.grid[: max(int(np.max(ends)), 1)],
+            offsets=np.concatenate([[0], np.cumsum(lengths)]),
+            target=self.target[row_of_series < np.repeat(lengths, self.lengths)],
+        )
+
     def extended(self, horizon: int) -> "SeriesStore":
         """Return the store with a grid that goes on for `horizon` steps; no row is added."""
         later = pd.date_range(self.grid[-1], periods=horizon + 1, freq=self.freq)[1:]

@@ -18,7 +18,7 @@ class Window(NamedTuple):
     """A context as the decoder needs it.
 
     Attributes:
-        mean: of the instance norm, (B, 1, 1, C).
+        mean: what the instance norm subtracts, (B, 1, 1, C).
         std: of the instance norm, (B, 1, 1, C).
         memory: the encoder's output, (B, P, D).
         exists: tokens of the context with an observed value, (B, P).
@@ -73,6 +73,7 @@ class ForecastNetwork(nn.Module):
         head: str = "point",
         quantiles: Sequence[float] = (),
         zero_output: bool = False,
+        instance_center: str = "mean",
         activation_checkpointing: bool = False,
     ) -> None:
         """Build the network.
@@ -101,13 +102,16 @@ class ForecastNetwork(nn.Module):
             quantiles: levels of the head `quantile`.
             zero_output: let the transformer's output begin at 0, so that training begins at the
                 linear skip alone.
+            instance_center: what the instance norm subtracts, see `instance_statistics`.
             activation_checkpointing: see `TFModel`.
 
         Raises:
-            ValueError: `patch_len` does not divide `context_length`; an unknown decoding, head or
-                linear skip.
+            ValueError: `patch_len` does not divide `context_length`; an unknown decoding, head,
+                linear skip or center.
         """
         super().__init__()
+        if instance_center not in ("mean", "last"):
+            raise ValueError(f"instance_center={instance_center!r} is neither 'mean' nor 'last'")
         if context_length % patch_len:
             raise ValueError(
                 f"context_length={context_length} is not a multiple of patch_len={patch_len}"
@@ -117,6 +121,7 @@ class ForecastNetwork(nn.Module):
         self.horizon = horizon
         self.patch_len = patch_len
         self.instance_norm = instance_norm
+        self.instance_center = instance_center
         self.num_channels = num_channels
         self.head = make_head(head, quantiles)
         self.target_tokens = -(-horizon // patch_len)
@@ -145,7 +150,7 @@ class ForecastNetwork(nn.Module):
             if decoding == "parallel"
             else None
         )
-        self.skip = make_skip(linear_skip, context_length, horizon, patch_len)
+        self.skip = make_skip(linear_skip, context_length, horizon, patch_len, num_channels)
         if zero_output:
             nn.init.zeros_(self.transformer.output.weight)
             nn.init.zeros_(self.transformer.output.bias)
@@ -232,7 +237,7 @@ class ForecastNetwork(nn.Module):
         static_features: Tensor,
     ) -> Window:
         if self.instance_norm:
-            mean, std = instance_statistics(context, observed)  # (B, 1, C)
+            mean, std = instance_statistics(context, observed, self.instance_center)  # (B, 1, C)
         else:
             mean, std = torch.zeros_like(context[:, :1]), torch.ones_like(context[:, :1])
         context = ((context - mean) / std).where(observed, 0.0)

@@ -1,0 +1,21 @@
+"""Write a model as one file: `python scripts/export.py model=runs/.../model output=my.onnx`."""
+
+from pathlib import Path
+from typing import Any
+
+from tsformer.cli import CONF_FORECAST, run_script
+from tsformer.config import ExportConfig, parse
+
+
+def main(settings: dict[str, Any]) -> None:
+    """Export the network, check it, and say where it is."""
+    config = parse(ExportConfig, settings)  # tells mistakes before torch is loaded
+    from tsformer.export import export
+    from tsformer.forecaster import Forecaster
+
+    export(Forecaster.load(config.model), Path(config.output), config.format)
+    print(f"{config.output}: forecasts as {config.model} does.")
+
+
+if __name__ == "__main__":
+    run_script("export", main, CONF_FORECAST)

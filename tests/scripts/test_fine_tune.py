@@ -1,0 +1,59 @@
+"""scripts/fine_tune.py as users run it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from tests.test_forecaster import make_forecaster, make_long
+from tsformer import Forecaster
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run_fine_tune(folder: Path, *overrides: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(ROOT / "scripts" / "fine_tune.py"), *overrides]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a folder with a model and a table."""
+    make_forecaster().save(tmp_path / "model")
+    make_long({"new": 100, "a": 80}).to_csv(tmp_path / "my.csv", index=False)
+    return tmp_path
+
+
+def test_a_model_goes_on_from_a_file(folder: Path) -> None:
+    result = run_fine_tune(
+        folder, "init=model", "input=my.csv", "max_steps=3", "lr=0.01", "hydra.run.dir=run"
+    )
+    assert result.returncode == 0, result.stderr
+    assert "val/mae" in result.stdout + result.stderr
+    assert "arning" not in result.stdout + result.stderr
+    tuned = Forecaster.load(folder / "run" / "model")
+    assert tuned.config.scaler.ids == ["new", "a"]
+    again = make_forecaster().fine_tune(folder / "my.csv", max_steps=3, lr=0.01)
+    frame = make_long({"b": 30})
+    pd.testing.assert_frame_equal(tuned.predict(frame), again.predict(frame), rtol=1e-5)
+
+
+MISTAKES = {
+    "no model": (["input=my.csv"], "init"),
+    "no such model": (["init=none", "input=my.csv"], "none: not a model folder"),
+    "no such file": (["init=model", "input=none.csv"], "none.csv"),
+    "unknown key": (["init=model", "input=my.csv", "horizon=3"], "horizon"),
+    "forced in": (["init=model", "input=my.csv", "+horizon=3"], "horizon: there is no such"),
+    "wrong type": (["init=model", "input=my.csv", "lr=fast"], "lr='fast'"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_mistakes_end_with_a_message_and_code_2(mistake: str, folder: Path) -> None:
+    overrides, message = MISTAKES[mistake]
+    result = run_fine_tune(folder, *overrides)
+    assert result.returncode == 2
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr

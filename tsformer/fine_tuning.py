@@ -1,0 +1,178 @@
+"""fine_tune: a model's training goes on with a table of one's own."""
+
+import logging
+import math
+import tempfile
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning.pytorch.utilities.exceptions import SIGTERMException
+
+from tsformer.arguments import count
+from tsformer.config import FitConfig, parse
+from tsformer.data.forecast_data import Fitted, ForecastData
+from tsformer.data.table import SeriesTable
+from tsformer.errors import ConfigError, DataError
+from tsformer.forecaster import Forecaster
+from tsformer.forecaster_config import ForecasterConfig, ScalerConfig, network_settings
+from tsformer.history import History
+from tsformer.trainer import build_module, claim, train, versions
+
+log = logging.getLogger(__name__)
+
+_VALIDATION = 0.1  # of the table's steps, unless told otherwise
+
+
+def fine_tune(
+    forecaster: Forecaster,
+    history: History,
+    *,
+    max_epochs: int = 5,
+    max_steps: int = -1,
+    lr: float = 1e-4,
+    batch_size: int = 128,
+    validation: float | None = None,
+    seed: int = 0,
+    output: str | Path | None = None,
+) -> Forecaster:
+    """Return a forecaster whose training went on; see `Forecaster.fine_tune`."""
+    own = forecaster.config
+    like = next(forecaster.network.parameters())
+    num_validation = _num_validation(validation, len(history.store.grid), own.horizon)
+    scratch = tempfile.TemporaryDirectory() if output is None else nullcontext(str(output))
+    with scratch as folder, torch.random.fork_rng():
+        run = Path(folder)
+        settings = {
+            "seed": seed,
+            "batch_size": count("batch_size", batch_size),
+            "split": [len(history.store.grid) - num_validation, num_validation, 0],
+            "lr": lr,
+            "max_epochs": count("max_epochs", max_epochs, least=-1),
+            "max_steps": count("max_steps", max_steps, least=-1),
+            "accelerator": "gpu" if like.is_cuda else like.device.type,
+            "run": str(run),
+        }
+        config = parse(FitConfig, _settings(own, settings))
+        data = ForecastData(SeriesTable(history.store, history.columns), config, _fitted(own))
+        changes = {"scaler": ScalerConfig.of(data.scaler), "versions": versions()}
+        described = own.model_copy(update=changes)
+        torch.manual_seed(config.seed)
+        module = build_module(config, network_settings(own), len(data.groups))
+        for copy in filter(None, (module.network, module.averaged)):
+            copy.load_state_dict(forecaster.network.state_dict())
+        claim(run, config)
+        try:
+            trained = train(data, module, run, described)
+        except SIGTERMException:
+            raise
+        except SystemExit as stop:  # so Lightning ends a training that Ctrl+C interrupts
+            raise KeyboardInterrupt from stop
+        log.info(
+            "%s %.4f after step %s; trained in %.0f s",
+            config.callbacks.monitor,
+            trained.objective,
+            trained.best_step,
+            trained.seconds,
+        )
+        network = trained.network.to(like.device, like.dtype)
+        tuned = Forecaster(network, described, trained.conformal)
+        if output is not None:
+            tuned.save(run / "model")
+    return tuned
+
+
+def _num_validation(validation: float | None, num_steps: int, horizon: int) -> int:
+    """Return how many steps at the end of the table are kept for validation."""
+    if validation is None:
+        steps = max(round(_VALIDATION * num_steps), horizon)
+    elif isinstance(validation, float) and 0 < validation < 1:
+        steps = math.ceil(validation * num_steps)
+    else:
+        try:
+            steps = count("validation", validation)
+        except ConfigError as error:
+            raise ConfigError(f"{error} Or the part of the table, such as 0.1.") from error
+    if num_steps - steps <= horizon:
+        raise DataError(
+            f"the table has {num_steps} steps, too few to train on, which takes a value and a "
+            f"horizon, {horizon + 1} steps, and {steps} behind them for validation. Give more "
+            "rows, or a smaller validation."
+        )
+    return steps
+
+
+def _fitted(config: ForecasterConfig) -> Fitted:
+    return Fitted(
+        config.scaler.scaler(),
+        config.covariates.encoder(config.columns.covariates),
+        config.static.encoder(config.columns.static_covariates),
+        config.channels,
+    )
+
+
+def _settings(own: ForecasterConfig, given: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings of the fit that goes on: the model's own, those given, and the usual.
+
+    Args:
+        own: of the model.
+        given: arguments of `fine_tune`, the split, and what follows from the machine.
+    """
+    columns = own.columns
+    return {
+        "seed": given["seed"],
+        "context_length": own.context_length,
+        "horizon": own.horizon,
+        "batch_size": given["batch_size"],
+        "eval_batch_size": 1024,
+        "num_workers": 0,
+        "loss": own.loss,
+        "spectral_loss": 0.0,
+        "ema_decay": 0.995,
+        "conformal": own.conformal,
+        "dataset": {
+            "name": "fine_tune",
+            "path": "",
+            "time_column": columns.time,
+            "id_column": columns.id,
+            "target": list(columns.target),
+            "past_covariates": list(columns.past_covariates),
+            "future_covariates": list(columns.future_covariates),
+            "static_covariates": list(columns.static_covariates),
+            "categorical": list(columns.categorical),
+            "freq": own.freq,
+            "regular": own.regular,
+            "duplicates": own.duplicates,
+            "time_zone": own.time_zone,
+            "calendar": own.calendar,
+            "holidays": own.holidays,
+            "split": given["split"],
+        },
+        "scaling": own.scaler.model_dump(include={"per", "method", "transform"}),
+        "sampling": {"over": "windows", "stride": 1, "eval_stride": 1, "windows_per_epoch": None},
+        "model": own.model.model_dump(),
+        "optimizer": {
+            "name": "adamw",
+            "lr": given["lr"],
+            "weight_decay": 0.01,
+            "skip_lr": None,
+            "skip_weight_decay": None,
+            "betas": (0.9, 0.999),
+        },
+        "scheduler": {"name": "cosine", "warmup_fraction": 0.05, "min_lr_ratio": 0.01},
+        "trainer": {
+            "max_epochs": given["max_epochs"],
+            "max_steps": given["max_steps"],
+            "accelerator": given["accelerator"],
+            "devices": 1,
+            "precision": "32-true",
+            "tf32": False,
+            "gradient_clip_val": 1.0,
+            "log_every_n_steps": 10,
+            "progress_bar": False,
+        },
+        "callbacks": {"monitor": "val/mae", "early_stopping_patience": None},
+        "logger": {"tensorboard": False, "csv": True},
+        "paths": {"data": "", "runs": "", "run": given["run"]},
+    }

@@ -1,0 +1,165 @@
+"""The table that a model forecasts from: read, checked, and named in forecasts."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tsformer.arguments import Asked
+from tsformer.data.building import build_store
+from tsformer.data.checks import check_counts, check_transform, listed
+from tsformer.data.columns import Columns
+from tsformer.data.findings import Findings
+from tsformer.data.groups import group_series
+from tsformer.data.parsing import parse_texts
+from tsformer.data.sources import Source, errors_naming, open_source
+from tsformer.data.store import SeriesStore
+from tsformer.data.types import FloatArray, IntArray
+from tsformer.errors import DataError
+from tsformer.forecaster_config import ForecasterConfig
+
+
+@dataclass(frozen=True)
+class History:
+    """Series up to now.
+
+    Attributes:
+        rows: the table.
+        columns: parts of its columns.
+        store: its series.
+        groups: series that are forecast together, (N, C).
+    """
+
+    rows: Source
+    columns: Columns
+    store: SeriesStore
+    groups: IntArray
+
+
+def read_history(frame: Any, config: ForecasterConfig) -> History:
+    """Read a table as a model takes it.
+
+    Args:
+        frame: a table with the columns of the training data, or a long one with `unique_id, ds, y`
+            and the covariates; see `tsformer.data.sources`.
+        config: of the model.
+
+    Raises:
+        DataError: the table cannot be used.
+    """
+    with errors_naming(frame):
+        rows = open_source(frame, text_columns(config))
+        columns = columns_of(rows.names, config)
+        store = build_store(
+            rows,
+            columns,
+            Findings(),
+            freq=config.freq,
+            regular=config.regular,
+            duplicates=config.duplicates,
+            time_zone=config.time_zone,
+        )
+        store, groups = group_series(store, columns, config.model.channels, config.channels)
+        _refuse_unusable(store, groups, config)
+    return History(rows, columns, store, groups)
+
+
+def text_columns(config: ForecasterConfig) -> list[str]:
+    """Return the columns that are read from text as text."""
+    return [*filter(None, [config.columns.id]), *config.columns.categorical]
+
+
+def columns_of(names: Sequence[str], config: ForecasterConfig) -> Columns:
+    """Return the parts of a table's columns: those of the training data, or of a long table.
+
+    Args:
+        names: of all columns.
+        config: of the model.
+
+    Raises:
+        DataError: a column is missing.
+    """
+    own = config.columns
+    long = replace(own, id="unique_id", time="ds", target=("y",))
+    for columns in (own, long):
+        if set(columns.names) <= set(names):
+            return columns
+    raise DataError(
+        f"the table needs the columns {list(own.names)} or {list(long.names)}, but has "
+        f"{list(names)}."
+    )
+
+
+def forecast_frame(
+    history: History,
+    groups: IntArray,
+    origins: IntArray,
+    values: FloatArray,
+    asked: Asked,
+    *,
+    with_truth: bool = False,
+) -> pd.DataFrame:
+    """Return forecasts of windows as a table, by series and then by time.
+
+    Args:
+        history: the table of the series; the grid of its store reaches as far as the windows.
+        groups: series of each window, (N, C).
+        origins: grid position of each window's first step, (N,).
+        values: (N, H, C, 1+Q+M), in units of the table.
+        asked: names the forecasts.
+        with_truth: beside them, `cutoff`, the time before the first step, and `y`, what the table
+            has at each step, NaN where it has nothing.
+    """
+    steps, num_columns = values.shape[1], values.shape[-1]
+    series, origin = groups.ravel(), np.repeat(origins, groups.shape[1])
+    order = np.lexsort([origin, series])
+    series, origin = series[order], origin[order]
+    position = origin[:, None] + np.arange(steps)
+    columns: dict[str, Any] = {
+        name: np.repeat(names[series], steps) for name, names in _series_names(history).items()
+    }
+    columns["ds"] = history.store.stamps(position.ravel())
+    if with_truth:
+        columns["cutoff"] = np.repeat(history.store.stamps(origin - 1), steps)
+        columns["y"] = history.store.at(series[:, None], position).ravel()
+    by_series = values.transpose(0, 2, 1, 3).reshape(len(series), -1)[order]
+    columns |= dict(zip(asked.names, by_series.reshape(-1, num_columns).T, strict=True))
+    return pd.DataFrame(columns)
+
+
+def _refuse_unusable(store: SeriesStore, groups: IntArray, config: ForecasterConfig) -> None:
+    findings = Findings()
+    check_transform(store, config.scaler.transform, findings)
+    check_counts(store, config.model.head, findings)
+    findings.refuse()
+    observed = np.zeros(len(store.ids), dtype=np.int64)
+    for series, values in store.blocks():
+        observed += np.bincount(series, ~np.isnan(values), len(observed)).astype(np.int64)
+    empty = groups[observed[groups].sum(axis=1) == 0, 0]
+    if len(empty):
+        names = listed([store.ids[series] for series in empty])
+        raise DataError(
+            f"{names}: no value to forecast from, in {len(empty)} of {len(groups)} series. Leave "
+            "them out."
+        )
+
+
+def _series_names(history: History) -> dict[str, Any]:
+    """Return what names each series, by column, (S,); ids as they are in the table."""
+    rows, columns, store = history.rows, history.columns, history.store
+    if columns.id is None:
+        return {"unique_id": pd.Index(store.ids)}
+    parts = [chunk.frame[columns.id].drop_duplicates() for chunk in rows.chunks([columns.id])]
+    values = pd.concat(parts, ignore_index=True)
+    if isinstance(values.dtype, pd.CategoricalDtype):
+        values = values.astype(values.cat.categories.dtype)
+    _, codes = parse_texts(values, columns.id)
+    ids = pd.Index(values)[~pd.Series(codes).duplicated()]
+    if store.num_targets == 1:
+        return {"unique_id": ids}
+    return {
+        "unique_id": ids.repeat(store.num_targets),
+        "target": np.tile(store.targets, len(ids)),
+    }
