@@ -15,3 +15,7 @@ class DataError(TsformerError):
 
 class ModelFolderError(TsformerError):
     """A model folder is missing, damaged or not one of ours."""
+
+
+class BatchError(TsformerError):
+    """A batch forecast cannot go on: for its output folder, or for one of its processes."""

@@ -21,6 +21,7 @@ from tsformer.data.future import read_future
 from tsformer.data.sources import errors_naming, read_frame
 from tsformer.data.types import Float32Array, FloatArray
 from tsformer.data.windows import group_spans
+from tsformer.data.writing import write_parquet
 from tsformer.errors import ConfigError
 from tsformer.forecaster_config import ForecasterConfig
 from tsformer.history import forecast_frame, read_history, text_columns
@@ -254,6 +255,19 @@ class Forecaster:
         )
         values = forecaster.forecast(groups, origins, scaler, encoded)
         return forecast_frame(history, groups, origins, values, asked)
+
+    def predict_to(
+        self, path: str | Path, frame: Any, future: Any | None = None, **arguments: Any
+    ) -> None:
+        """Write what `predict` returns to a Parquet file, all of it or nothing.
+
+        Args:
+            path: of the file; an existing one is replaced.
+            frame: see `predict`.
+            future: see `predict`.
+            arguments: of `predict`.
+        """
+        write_parquet(self.predict(frame, future, **arguments), Path(path))
 
     def cross_validate(
         self,

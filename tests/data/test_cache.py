@@ -424,7 +424,7 @@ def test_a_waiting_process_takes_over_from_a_builder_that_is_killed(table):
 
 
 def test_without_file_locks_the_first_to_end_is_kept(table, monkeypatch):
-    monkeypatch.setattr(locking, "_lock", lambda file: False)
+    monkeypatch.setattr(locking, "_lock", lambda file, wait: False)
     other = Table(table.home)
 
     def build(folder: Path) -> None:

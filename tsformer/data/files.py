@@ -132,7 +132,11 @@ def find_layout(path: Path, file: Path) -> Layout:
 
 
 def file_chunks(
-    layout: Layout, names: list[str], text: Collection[str], values: int
+    layout: Layout,
+    names: list[str],
+    text: Collection[str],
+    values: int,
+    span: tuple[int, int] | None = None,
 ) -> Iterator[pd.DataFrame]:
     """Read a file some rows at a time.
 
@@ -142,6 +146,7 @@ def file_chunks(
         text: columns that are read from text as text, so that the id 007 stays 007; of other
             files they become categories if they are text.
         values: of a frame, at most, see `chunk_rows`.
+        span: first row to read, and the one behind the last; of Parquet files alone. None: all.
 
     Raises:
         DataError: the file cannot be read.
@@ -155,10 +160,10 @@ def file_chunks(
         else:
             rows = chunk_rows(values, len(own))
             if _kind_of(layout.file) == "parquet":
-                batches = _parquet_batches(layout.file, own, text, rows)
+                batches = _parquet_batches(layout.file, own, text, rows, span)
             else:
                 batches = _feather_batches(layout.file, own)
-            frames = (arrow_to_pandas(table, text) for table in _regroup(batches, rows))
+            frames = (arrow_to_pandas(table, text) for table in regroup(batches, rows))
         for frame in frames:
             for position, name in added.items():
                 value = _constant(layout.folders[name], frame.index, name in text)
@@ -172,7 +177,11 @@ def chunk_rows(values: int, num_columns: int) -> int:
 
 
 def _parquet_batches(
-    file: Path, names: list[str], text: Collection[str], rows: int
+    file: Path,
+    names: list[str],
+    text: Collection[str],
+    rows: int,
+    span: tuple[int, int] | None,
 ) -> Iterator[pa.RecordBatch]:
     # Buffered, since otherwise whole row groups are read, which may hold the whole table; the
     # buffers are small, as each column has one.
@@ -180,8 +189,24 @@ def _parquet_batches(
     schema = parquet.read_schema(file)
     encoded = [name for name in names if name in text and is_text(schema.field(name).type)]
     with parquet.ParquetFile(file, read_dictionary=encoded, **options) as reader:
-        for batch in reader.iter_batches(rows, columns=names):
-            yield batch.select(names)
+        groups, before, wanted = _row_groups(reader.metadata, span)
+        for batch in reader.iter_batches(rows, row_groups=groups, columns=names):
+            skipped = min(before, batch.num_rows)
+            batch = batch.slice(skipped, wanted).select(names)
+            before, wanted = before - skipped, wanted - batch.num_rows
+            yield batch
+
+
+def _row_groups(
+    metadata: parquet.FileMetaData, span: tuple[int, int] | None
+) -> tuple[list[int], int, int]:
+    """Return the row groups that hold a span, the rows to skip in the first, those to read."""
+    sizes = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
+    begin, end = span or (0, sum(sizes))
+    ends = np.cumsum(sizes)
+    groups = np.flatnonzero((ends > begin) & (ends - sizes < end)).tolist()
+    before = begin - (int(ends[groups[0]]) - sizes[groups[0]]) if groups else 0
+    return groups, before, end - begin
 
 
 def _feather_batches(file: Path, names: list[str]) -> Iterator[pa.RecordBatch]:
@@ -198,7 +223,7 @@ def _feather_batches(file: Path, names: list[str]) -> Iterator[pa.RecordBatch]:
             yield reader.get_batch(number).select(names)
 
 
-def _regroup(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
+def regroup(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
     """Cut batches and put them together to tables of so many rows; the last one has the rest."""
     waiting: list[pa.RecordBatch] = []
     missing = rows
@@ -236,6 +261,11 @@ def _folder_columns(path: Path, file: Path) -> dict[str, str | None]:
 def root_of(path: Path) -> Path:
     """Return the folder itself, the folder of the file, or the one that the pattern starts in."""
     return next(folder for folder in (path, *path.parents) if folder.is_dir())
+
+
+def is_parquet(file: Path) -> bool:
+    """Tell whether a file is one of those of which a span of rows can be read."""
+    return _kind_of(file) == "parquet"
 
 
 def _kind_of(file: Path) -> str:

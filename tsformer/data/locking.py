@@ -12,22 +12,28 @@ if sys.platform != "win32":
 
 
 @contextmanager
-def alone(lock: Path) -> Iterator[bool]:
+def alone(lock: Path, *, wait: bool = True) -> Iterator[bool]:
     """Let one process at a time through; the system frees the lock of one that is killed.
 
     Args:
         lock: file to lock, made here and removed at the end; its folder has to be there.
+        wait: for the process that holds the lock, however long it takes.
 
     Yields:
         Whether it is locked: on Windows and on file systems without locks it is not, and all
         processes are let through.
 
     Raises:
+        BlockingIOError: another process holds the lock, which is not waited for.
         OSError: the file cannot be made.
     """
     while True:
         file = lock.open("ab")
-        locked = _lock(file)
+        try:
+            locked = _lock(file, wait)
+        except BlockingIOError:
+            file.close()
+            raise
         if not locked or _is_at(file, lock):
             break
         file.close()  # the process before has removed the file that this one waited for
@@ -39,11 +45,13 @@ def alone(lock: Path) -> Iterator[bool]:
         file.close()
 
 
-def _lock(file: IO[bytes]) -> bool:
+def _lock(file: IO[bytes], wait: bool) -> bool:
     if sys.platform == "win32":
         return False
     try:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
     except OSError:  # a file system without locks
         return False
     return True

@@ -2,7 +2,7 @@
 
 import functools
 import os
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +31,18 @@ class Chunk(NamedTuple):
     frame: pd.DataFrame
     file: Path | None
     first_row: int
+
+
+class Span(NamedTuple):
+    """Rows of a file.
+
+    Attributes:
+        file: that the rows are in.
+        rows: the first one, and the one behind the last; of Parquet files alone. None: all.
+    """
+
+    file: Path
+    rows: tuple[int, int] | None = None
 
 
 @dataclass
@@ -93,7 +105,7 @@ def open_source(
     Args:
         source: a table as `as_table` takes it; or a path, as text or Path: of a file, of a folder
             of files of one kind, where `shop=7` in the name of a folder is a column too, or a
-            pattern such as `data/part-*.parquet`.
+            pattern such as `data/part-*.parquet`. A `Source` is returned as it is.
         text_columns: columns that are read from text as text, so that the id 007 stays 007, as
             the column `unique_id` always is.
         chunk_values: rows times columns of a chunk, at most, where few columns count as four.
@@ -101,12 +113,29 @@ def open_source(
     Raises:
         DataError: there is no such file, it cannot be read, or `source` is no table.
     """
+    if isinstance(source, Source):
+        return source
     text = {"unique_id", *text_columns}
     if isinstance(source, str) and not source:
         raise DataError("an empty path names no file. Give the path of a file or a folder.")
     if _is_path(source):
-        return _open_files(Path(source).expanduser(), text, chunk_values)
+        path = Path(source).expanduser()
+        return _open_files(path, [Span(file) for file in list_files(path)], text, chunk_values)
     return _open_table(source, text, chunk_values)
+
+
+def open_spans(path: Path, spans: Sequence[Span], text_columns: Collection[str] = ()) -> Source:
+    """Return some rows of the files that a path stands for.
+
+    Args:
+        path: what `list_files` was given.
+        spans: rows of some of the files that it returned, in the order to read them.
+        text_columns: see `open_source`.
+
+    Raises:
+        DataError: see `open_source`.
+    """
+    return _open_files(path, spans, {"unique_id", *text_columns}, CHUNK_VALUES)
 
 
 def read_frame(source: Any, text_columns: Collection[str] = ()) -> pd.DataFrame:
@@ -115,14 +144,14 @@ def read_frame(source: Any, text_columns: Collection[str] = ()) -> pd.DataFrame:
     Raises:
         DataError: the table is missing, cannot be read or has no rows.
     """
-    if not _is_path(source):
+    if not _is_path(source) and not isinstance(source, Source):
         frame = as_pandas(source)
         if not len(frame):
             raise DataError("the table has no rows.")
         return frame
     opened = open_source(source, text_columns)
     frames = [chunk.frame for chunk in opened.chunks(opened.names)]
-    return _decoded(frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True))
+    return decoded(frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True))
 
 
 @contextmanager
@@ -136,22 +165,22 @@ def errors_naming(source: Any) -> Iterator[None]:
         raise
 
 
-def _open_files(path: Path, text: set[str], chunk_values: int) -> Source:
-    files = list_files(path)
+def _open_files(path: Path, spans: Sequence[Span], text: set[str], chunk_values: int) -> Source:
+    files = [span.file for span in spans]
     layout_of = functools.cache(functools.partial(find_layout, path))
     all_names = layout_of(files[0]).all_names
 
     def read(names: list[str]) -> Iterator[Chunk]:
         empty = True
-        for file in files:
+        for file, rows in spans:
             layout = layout_of(file)
             if differing := sorted(set(layout.all_names) ^ set(all_names)):
                 raise DataError(
                     f"{path}: the files differ in their columns: only one of {files[0]} and {file} "
                     f"has {', '.join(map(repr, differing))}."
                 )
-            first_row = 0
-            for frame in file_chunks(layout, names, text, chunk_values):
+            first_row = rows[0] if rows else 0
+            for frame in file_chunks(layout, names, text, chunk_values, rows):
                 if len(frame):  # pandas gives a frame of a file without rows too
                     empty = False
                     yield _chunk(frame, file, first_row)
@@ -180,7 +209,7 @@ def _chunk(frame: pd.DataFrame, file: Path | None, first_row: int) -> Chunk:
     return Chunk(frame, file, first_row)
 
 
-def _decoded(frame: pd.DataFrame) -> pd.DataFrame:
+def decoded(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a frame without categories."""
     encoded = frame.select_dtypes("category")
     return frame.astype({name: encoded[name].cat.categories.dtype for name in encoded})

@@ -1,0 +1,1 @@
+"""Forecasting any number of series, part by part, in bounded memory."""

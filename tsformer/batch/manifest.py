@@ -1,0 +1,213 @@
+"""The output folder: what it holds of ours, and whether a forecast may go on there."""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any, Literal
+from uuid import uuid4
+
+from tsformer import __version__
+from tsformer.batch.part import GATHERED, part_name
+from tsformer.batch.plan import Place
+from tsformer.config import Config, parse
+from tsformer.data.locking import alone
+from tsformer.data.sources import Span
+from tsformer.errors import BatchError, ConfigError
+
+MANIFEST, ERRORS = "manifest.json", "errors.parquet"
+_LOCK = ".lock"
+
+
+class FileState(Config):
+    """A file of the input, as it was."""
+
+    path: str
+    size: int
+    mtime_ns: int
+
+    @classmethod
+    def of(cls, file: Path) -> "FileState":
+        """Return the state of a file as it is now."""
+        stat = file.stat()
+        return cls(path=str(file.absolute()), size=stat.st_size, mtime_ns=stat.st_mtime_ns)
+
+
+class PartState(Config):
+    """A part: where its rows are, and what became of it.
+
+    Its state is that of when the manifest was written last; a part is finished when its file is
+    there, which a process that is killed cannot add here.
+    """
+
+    file: str
+    spans: list[tuple[str, tuple[int, int] | None]] | None
+    state: Literal["pending", "finished"] = "pending"
+    rows: int = 0
+    series: int = 0
+    errors: int = 0
+
+    @classmethod
+    def of(cls, number: int, place: Place) -> "PartState":
+        """Return the state of a part that is to be forecast."""
+        spans = None if place is None else [(str(span.file), span.rows) for span in place]
+        return cls(file=part_name(number), spans=spans)
+
+    @property
+    def place(self) -> Place:
+        """Where its rows are."""
+        if self.spans is None:
+            return None
+        return tuple(Span(Path(file), rows) for file, rows in self.spans)
+
+
+class Manifest(Config):
+    """What `manifest.json` holds.
+
+    Attributes:
+        schema_version: of this form.
+        tsformer: version that began the forecast.
+        model: path of the model folder.
+        fingerprint: of what the model folder holds.
+        input: files of the history.
+        future: files of the future covariates.
+        arguments: all else that the forecasts depend on.
+        id: column of the ids; None if the series cannot be parted.
+        parts: of the input, in its order.
+    """
+
+    schema_version: Literal[1] = 1
+    tsformer: str = __version__
+    model: str
+    fingerprint: str
+    input: list[FileState]
+    future: list[FileState]
+    arguments: dict[str, Any]
+    id: str | None
+    parts: list[PartState]
+
+    def differences(self, other: "Manifest") -> list[str]:
+        """Tell what of another forecast's settings is not as here, in words."""
+        told = []
+        if self.fingerprint != other.fingerprint:
+            told.append(f"the model {other.model} is not the one of then, {self.model}")
+        for name in ("input", "future"):
+            before, now = getattr(self, name), getattr(other, name)
+            if before != now:
+                told.append(_changed(name, before, now))
+        for name, now in other.arguments.items():
+            before = self.arguments.get(name)
+            if before != now:
+                told.append(f"{name}={json.dumps(now)}, then {json.dumps(before)}")
+        return told
+
+
+def fingerprint(folder: Path) -> str:
+    """Return a hash of what the files in a folder hold."""
+    digest = hashlib.sha256()
+    for file in sorted(folder.iterdir()):
+        if file.is_file():
+            digest.update(f"{file.name}\0{file.stat().st_size}\0".encode())
+            digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+@contextmanager
+def folder_alone(output: Path) -> Iterator[None]:
+    """Make the output folder and keep other forecasts out of it.
+
+    Raises:
+        BatchError: it cannot be made, or another forecast is at work there.
+    """
+    made = not output.exists()
+    try:
+        with ExitStack() as stack:
+            try:
+                output.mkdir(parents=True, exist_ok=True)
+                stack.enter_context(alone(output / _LOCK, wait=False))
+            except BlockingIOError as error:
+                raise BatchError(
+                    f"{output}: another forecast is writing there. Wait for its end, or name "
+                    "another output."
+                ) from error
+            except (FileExistsError, NotADirectoryError) as error:
+                raise BatchError(f"{output}: is a file. Name a folder with output=...") from error
+            except OSError as error:
+                raise BatchError(f"{output}: the folder cannot be written ({error}).") from error
+            yield
+    finally:
+        if made:
+            with suppress(OSError):  # where anything was written, it stays
+                output.rmdir()
+
+
+def read_manifest(output: Path) -> Manifest | None:
+    """Return the manifest of a forecast that was begun here, or None.
+
+    Raises:
+        BatchError: the folder holds what is not ours.
+    """
+    path = output / MANIFEST
+    manifest = None
+    try:
+        manifest = parse(Manifest, json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        pass
+    except (ValueError, TypeError, RecursionError, ConfigError) as error:
+        raise BatchError(
+            f"{path}: not the manifest of a forecast of this version. Name another output, or "
+            "empty this folder."
+        ) from error
+    ours = {MANIFEST, ERRORS, *(part.file for part in manifest.parts)} if manifest else set()
+    names = {file.name for file in output.iterdir() if not file.name.startswith(".")}
+    if strange := sorted(names - ours):
+        raise BatchError(
+            f"{output}: holds {strange[0]!r}, which is not of a forecast that was begun here. "
+            "Nothing is overwritten: name another output, or empty this folder."
+        )
+    return manifest
+
+
+def write_manifest(output: Path, manifest: Manifest) -> None:
+    """Write the manifest, all of it or nothing."""
+    partial = output / f".{MANIFEST}-{uuid4().hex[:8]}"
+    try:
+        with partial.open("w", encoding="utf-8") as file:
+            file.write(manifest.model_dump_json(indent=1))
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(output / MANIFEST)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def remove_forecasts(output: Path, manifest: Manifest) -> None:
+    """Remove a forecast from its folder; its manifest last, which says what is ours."""
+    for name in (*(part.file for part in manifest.parts), ERRORS):
+        (output / name).unlink(missing_ok=True)
+    remove_scratch(output)
+    (output / MANIFEST).unlink(missing_ok=True)
+
+
+def remove_scratch(output: Path, *, gathered: bool = True) -> None:
+    """Remove what is left of processes that were killed, and the gathered rows."""
+    for pattern in (f".{part_name(0)[:5]}*", f".{MANIFEST}-*", f".{ERRORS}-*"):
+        for file in output.glob(pattern):
+            file.unlink(missing_ok=True)
+    for folder in output.glob(f"{GATHERED}*"):
+        if gathered or folder.name != GATHERED:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _changed(name: str, before: Sequence[FileState], now: Sequence[FileState]) -> str:
+    then: Mapping[str, FileState] = {state.path: state for state in before}
+    for state in now:
+        if state.path not in then:
+            return f"{name}: the file {state.path} was not part of it"
+        if state != then[state.path]:
+            return f"{name}: the file {state.path} has changed"
+    missing = sorted(set(then) - {state.path for state in now})
+    return f"{name}: the file {missing[0]} is missing" if missing else f"{name}: another order"
