@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from tsformer.cli import CONF_FORECAST, run_script
+from tsformer.cli import CONF_FITTED, run_script
 from tsformer.config import ExportConfig, parse
 
 
@@ -18,4 +18,4 @@ def main(settings: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    run_script("export", main, CONF_FORECAST)
+    run_script("export", main, CONF_FITTED)

@@ -1,10 +1,10 @@
-"""Go on training a model: `python scripts/fine_tune.py init=runs/.../model input=my.csv`."""
+"""Go on training a model: `python scripts/fine_tune.py model=runs/.../model input=my.csv`."""
 
 import logging
 from inspect import signature
 from typing import Any
 
-from tsformer.cli import run_script
+from tsformer.cli import CONF_FITTED, run_script
 from tsformer.errors import ConfigError
 
 log = logging.getLogger(__name__)
@@ -15,12 +15,12 @@ def main(settings: dict[str, Any]) -> None:
     from tsformer import Forecaster
 
     arguments = signature(Forecaster.fine_tune).parameters.keys() - {"self", "frame"}
-    if unknown := sorted(settings.keys() - {"init", "input", "device", *arguments}):
+    if unknown := sorted(settings.keys() - {"model", "input", "device", *arguments}):
         raise ConfigError(f"{unknown[0]}: there is no such setting")
-    model, source, device = (settings.pop(name) for name in ("init", "input", "device"))
+    model, source, device = (settings.pop(name) for name in ("model", "input", "device"))
     Forecaster.load(model, device).fine_tune(source, **settings)
     log.info("Model folder: %s/model", settings["output"])
 
 
 if __name__ == "__main__":
-    run_script("fine_tune", main)
+    run_script("fine_tune", main, CONF_FITTED)

@@ -3,7 +3,7 @@
 from typing import Any
 
 from tsformer.batch.config import parse_batch
-from tsformer.cli import CONF_FORECAST, run_script
+from tsformer.cli import CONF_FITTED, run_script
 
 
 def main(settings: dict[str, Any]) -> None:
@@ -16,4 +16,4 @@ def main(settings: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    run_script("forecast", main, CONF_FORECAST)
+    run_script("forecast", main, CONF_FITTED)

@@ -14,8 +14,8 @@ from omegaconf.errors import OmegaConfBaseException
 from tsformer.errors import TsformerError
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
-# Apart: where conf/model/ is, model=... chooses a file in it and cannot be a path.
-CONF_FORECAST = CONF.with_name("conf_forecast")
+# Of scripts that take a fitted model: beside conf/model/, model=... would choose a file of it.
+CONF_FITTED = CONF / "fitted"
 
 
 def run_script(

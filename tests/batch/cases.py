@@ -19,7 +19,7 @@ def _defaults() -> dict[str, Any]:
     from hydra import compose, initialize_config_dir
     from omegaconf import OmegaConf
 
-    with initialize_config_dir(str(REPO / "conf_forecast"), version_base="1.3"):
+    with initialize_config_dir(str(REPO / "conf" / "fitted"), version_base="1.3"):
         config = compose("forecast", ["model=m", "input=i", "output=o"])
     return OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
 
@@ -46,15 +46,19 @@ def run(model: Path, table: Path, output: Path, **changed: Any) -> Summary:
 
 
 def read_parts(output: Path) -> list[pd.DataFrame]:
-    return [pd.read_parquet(file) for file in sorted(output.glob("part-*.parquet"))]
+    return [pd.read_parquet(file) for file in sorted(output.glob("forecasts/part-*.parquet"))]
 
 
 def forecasts(output: Path) -> pd.DataFrame:
-    return pd.concat(read_parts(output), ignore_index=True)
+    return pd.read_parquet(output / "forecasts")
 
 
 def contents(output: Path) -> dict[str, bytes]:
     """Return what a folder holds, but for the manifest, in which files have times."""
-    files = {file.name: file.read_bytes() for file in output.iterdir() if file.is_file()}
+    files = {
+        str(file.relative_to(output)): file.read_bytes()
+        for file in output.rglob("*")
+        if file.is_file()
+    }
     assert files.pop("manifest.json")
     return files

@@ -67,7 +67,7 @@ def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
 
 def wait_for_parts(output: Path, count: int) -> None:
     deadline = time.monotonic() + 120
-    while len(list(output.glob("part-*"))) < count:
+    while len(list(output.glob("forecasts/part-*"))) < count:
         assert time.monotonic() < deadline
         time.sleep(0.002)
 
@@ -97,7 +97,7 @@ def test_killed_and_started_again_it_comes_to_the_same_bytes(
     workers = children(process.pid)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    finished = {file: file.stat().st_mtime_ns for file in output.glob("part-*")}
+    finished = {file: file.stat().st_mtime_ns for file in output.glob("forecasts/part-*")}
     assert 3 <= len(finished) < PARTS
     deadline = time.monotonic() + 20
     while any(map(is_alive, workers)):  # none goes on without its parent
@@ -126,7 +126,7 @@ def test_a_worker_that_is_killed_ends_it_with_an_error(
     assert errors.startswith("error: part-000")
     parts = json.loads((output / "manifest.json").read_text())["parts"]
     states = [part["state"] for part in parts]
-    assert states.count("finished") == len(list(output.glob("part-*"))) >= 2
+    assert states.count("finished") == len(list(output.glob("forecasts/part-*"))) >= 2
     code, _, errors = finish(start(home, output, "num_workers=2"))
     assert code == 0, errors
     assert contents(output) == undisturbed
@@ -257,12 +257,12 @@ def test_ray_comes_to_the_same_bytes_and_goes_on_alike(
     summary = run(home / "model", home / "t.parquet", output, **options)
     assert (summary.series, summary.rows) == (240, 1440)
     assert contents(output) == undisturbed
-    kept = output / "part-00004.parquet"
+    kept = output / "forecasts" / "part-00004.parquet"
     time_kept = kept.stat().st_mtime_ns
     frame = pd.read_parquet(home / "t.parquet").sort_values("unique_id", kind="stable")
     frame.to_parquet(home / "sorted.parquet", index=False)
     run(home / "model", home / "sorted.parquet", home / "ray-sorted", **options)
-    (home / "ray-sorted" / "part-00003.parquet").unlink()
+    (home / "ray-sorted" / "forecasts" / "part-00003.parquet").unlink()
     run(home / "model", home / "sorted.parquet", home / "ray-sorted", **options)
     run(home / "model", home / "sorted.parquet", home / "local-sorted", **arguments())
     assert contents(home / "ray-sorted") == contents(home / "local-sorted")

@@ -63,7 +63,7 @@ def test_a_small_table_is_one_part_which_is_what_predict_returns(
     assert (summary.series, summary.rows, summary.errors) == (12, 36, 0)
     assert str(summary).startswith("12 series, 36 rows, 0 errors in ")
     names = {file.name for file in (tmp_path / "out").iterdir()}
-    assert names == {"part-00000.parquet", "manifest.json"}
+    assert names == {"forecasts", "manifest.json"}
     [forecast] = read_parts(tmp_path / "out")
     pd.testing.assert_frame_equal(forecast, Forecaster.load(model).predict(frame, horizon=3))
 
@@ -206,7 +206,7 @@ def test_raise_names_the_series_and_keeps_finished_parts(model: Path, tmp_path: 
     table = write(frame, tmp_path / "t.parquet")
     with pytest.raises(DataError, match=r"t\.parquet: series 's9': no value to forecast from"):
         run(model, table, tmp_path / "out", rows_per_part=80)
-    finished = sorted((tmp_path / "out").glob("part-*"))
+    finished = sorted((tmp_path / "out").glob("forecasts/part-*"))
     assert len(finished) >= 2
     parts = json.loads((tmp_path / "out" / "manifest.json").read_text())["parts"]
     assert [part["file"] for part in parts if part["state"] == "finished"] == [
@@ -337,11 +337,15 @@ def test_the_output_must_be_a_folder_of_ours(model: Path, tmp_path: Path) -> Non
     for resume in (True, False):
         with pytest.raises(BatchError, match=r"holds 'notes\.txt'"):
             run(model, table, tmp_path / "out", resume=resume)
-    (tmp_path / "out" / "notes.txt").unlink()
+    (tmp_path / "out" / "notes.txt").rename(tmp_path / "out" / "forecasts" / "notes.txt")
+    for resume in (True, False):
+        with pytest.raises(BatchError, match=r"holds 'forecasts/notes\.txt'"):
+            run(model, table, tmp_path / "out", resume=resume)
+    (tmp_path / "out" / "forecasts" / "notes.txt").unlink()
     (tmp_path / "out" / "manifest.json").write_text('{"files": []}')
     with pytest.raises(BatchError, match=r"manifest\.json: not the manifest of a forecast"):
         run(model, table, tmp_path / "out", resume=False)
-    assert (tmp_path / "out" / "part-00000.parquet").exists()
+    assert (tmp_path / "out" / "forecasts" / "part-00000.parquet").exists()
 
 
 def test_the_output_must_not_be_taken_for_input(model: Path, tmp_path: Path) -> None:
@@ -396,9 +400,9 @@ def test_finished_parts_are_not_forecast_again(
     monkeypatch.setattr("tsformer.batch.local.forecast_part", stopped)
     with pytest.raises(KeyboardInterrupt):
         run(model, table, tmp_path / "out", rows_per_part=80)
-    times = {file: file.stat().st_mtime_ns for file in (tmp_path / "out").glob("part-*")}
+    times = {file: file.stat().st_mtime_ns for file in (tmp_path / "out").glob("forecasts/part-*")}
     assert len(times) == 2
-    (tmp_path / "out" / ".part-00002.parquet-0123abcd").write_text("half")
+    (tmp_path / "out" / "forecasts" / ".part-00002.parquet-0123abcd").write_text("half")
     monkeypatch.undo()
     run(model, table, tmp_path / "out", rows_per_part=80)
     assert {file: file.stat().st_mtime_ns for file in times} == times
@@ -425,7 +429,11 @@ def test_a_full_disk_leaves_nothing_half_written(
         patch.setattr("pyarrow.parquet.write_table", full)
         with pytest.raises(OSError, match="No space left"):
             run(model, table, tmp_path / "out", rows_per_part=80)
-    assert {path.name for path in (tmp_path / "out").iterdir()} == {"manifest.json", ".gathered"}
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        "manifest.json",
+        ".gathered",
+        "forecasts",
+    }
     assert run(model, table, tmp_path / "out", rows_per_part=80).series == 12
 
 
@@ -461,12 +469,12 @@ def test_lost_rows_and_damaged_parts_are_told(model: Path, tmp_path: Path) -> No
     table = write(make_long(LENGTHS).sort_values("ds"), tmp_path / "t.parquet")
     output = tmp_path / "out"
     run(model, table, output, rows_per_part=80)
-    (output / "part-00001.parquet").unlink()
+    (output / "forecasts" / "part-00001.parquet").unlink()
     with pytest.raises(DataError, match="missing or damaged"):
         run(model, table, output, rows_per_part=80)
     parts = json.loads((output / "manifest.json").read_text())["parts"]
     assert [part["state"] for part in parts[:3]] == ["finished", "pending", "finished"]
-    (output / "part-00001.parquet").write_text("half")
+    (output / "forecasts" / "part-00001.parquet").write_text("half")
     with pytest.raises(DataError, match=r"part-00001\.parquet: damaged"):
         run(model, table, output, rows_per_part=80)
 

@@ -28,7 +28,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_a_model_goes_on_from_a_file(folder: Path) -> None:
     result = run_fine_tune(
-        folder, "init=model", "input=my.csv", "max_steps=3", "lr=0.01", "hydra.run.dir=run"
+        folder, "model=model", "input=my.csv", "max_steps=3", "lr=0.01", "hydra.run.dir=run"
     )
     assert result.returncode == 0, result.stderr
     assert "val/mae" in result.stdout + result.stderr
@@ -41,12 +41,12 @@ def test_a_model_goes_on_from_a_file(folder: Path) -> None:
 
 
 MISTAKES = {
-    "no model": (["input=my.csv"], "init"),
-    "no such model": (["init=none", "input=my.csv"], "none: not a model folder"),
-    "no such file": (["init=model", "input=none.csv"], "none.csv"),
-    "unknown key": (["init=model", "input=my.csv", "horizon=3"], "horizon"),
-    "forced in": (["init=model", "input=my.csv", "+horizon=3"], "horizon: there is no such"),
-    "wrong type": (["init=model", "input=my.csv", "lr=fast"], "lr='fast'"),
+    "no model": (["input=my.csv"], "model"),
+    "no such model": (["model=none", "input=my.csv"], "none: not a model folder"),
+    "no such file": (["model=model", "input=none.csv"], "none.csv"),
+    "unknown key": (["model=model", "input=my.csv", "horizon=3"], "horizon"),
+    "forced in": (["model=model", "input=my.csv", "+horizon=3"], "horizon: there is no such"),
+    "wrong type": (["model=model", "input=my.csv", "lr=fast"], "lr='fast'"),
 }
 
 

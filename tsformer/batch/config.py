@@ -1,4 +1,4 @@
-"""The settings of a batch forecast; `conf_forecast/forecast.yaml` holds their values."""
+"""The settings of a batch forecast; `conf/fitted/forecast.yaml` holds their values."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from uuid import uuid4
 
 from tsformer import __version__
-from tsformer.batch.part import GATHERED, part_name
+from tsformer.batch.part import FORECASTS, GATHERED, part_name
 from tsformer.batch.plan import Place
 from tsformer.config import Config, parse
 from tsformer.data.locking import alone
@@ -161,11 +161,14 @@ def read_manifest(output: Path) -> Manifest | None:
             f"{path}: not the manifest of a forecast of this version. Name another output, or "
             "empty this folder."
         ) from error
-    ours = {MANIFEST, ERRORS, *(part.file for part in manifest.parts)} if manifest else set()
-    names = {file.name for file in output.iterdir() if not file.name.startswith(".")}
-    if strange := sorted(names - ours):
+    ours = {MANIFEST, ERRORS, FORECASTS} if manifest else set()
+    parts = {f"{FORECASTS}/{part.file}" for part in manifest.parts} if manifest else set()
+    strange = [*(_names(output) - ours)]
+    if not strange and (output / FORECASTS).is_dir():
+        strange = [*({f"{FORECASTS}/{name}" for name in _names(output / FORECASTS)} - parts)]
+    if strange:
         raise BatchError(
-            f"{output}: holds {strange[0]!r}, which is not of a forecast that was begun here. "
+            f"{output}: holds {min(strange)!r}, which is not of a forecast that was begun here. "
             "Nothing is overwritten: name another output, or empty this folder."
         )
     return manifest
@@ -186,20 +189,27 @@ def write_manifest(output: Path, manifest: Manifest) -> None:
 
 def remove_forecasts(output: Path, manifest: Manifest) -> None:
     """Remove a forecast from its folder; its manifest last, which says what is ours."""
-    for name in (*(part.file for part in manifest.parts), ERRORS):
-        (output / name).unlink(missing_ok=True)
     remove_scratch(output)
+    for part in manifest.parts:
+        (output / FORECASTS / part.file).unlink(missing_ok=True)
+    if (output / FORECASTS).exists():
+        (output / FORECASTS).rmdir()
+    (output / ERRORS).unlink(missing_ok=True)
     (output / MANIFEST).unlink(missing_ok=True)
 
 
 def remove_scratch(output: Path, *, gathered: bool = True) -> None:
     """Remove what is left of processes that were killed, and the gathered rows."""
-    for pattern in (f".{part_name(0)[:5]}*", f".{MANIFEST}-*", f".{ERRORS}-*"):
+    for pattern in (f"{FORECASTS}/.{part_name(0)[:5]}*", f".{MANIFEST}-*", f".{ERRORS}-*"):
         for file in output.glob(pattern):
             file.unlink(missing_ok=True)
     for folder in output.glob(f"{GATHERED}*"):
         if gathered or folder.name != GATHERED:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _names(folder: Path) -> set[str]:
+    return {file.name for file in folder.iterdir() if not file.name.startswith(".")}
 
 
 def _changed(name: str, before: Sequence[FileState], now: Sequence[FileState]) -> str:

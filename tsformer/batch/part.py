@@ -19,6 +19,7 @@ from tsformer.errors import DataError
 from tsformer.forecaster import Forecaster
 from tsformer.history import text_columns
 
+FORECASTS = "forecasts"  # folder in the output, of the parts
 GATHERED = ".gathered"  # folder in the output, of rows brought together
 _ERRORS = b"tsformer.errors"  # in the footer of a part, so that file and errors are one
 
@@ -51,7 +52,7 @@ class Job:
 
     def path(self, number: int) -> Path:
         """Return the file of a part's forecasts."""
-        return self.output / part_name(number)
+        return self.output / FORECASTS / part_name(number)
 
     def history(self, number: int, text_columns: Sequence[str]) -> Source:
         """Return the rows of a part."""

@@ -23,7 +23,7 @@ from tsformer.batch.manifest import (
     remove_scratch,
     write_manifest,
 )
-from tsformer.batch.part import Done, Job, read_part
+from tsformer.batch.part import FORECASTS, Done, Job, read_part
 from tsformer.batch.prepare import check_input, lay_out_parts
 from tsformer.batch.progress import following
 from tsformer.batch.ranks import Ranks, joined_ranks
@@ -59,7 +59,7 @@ class Summary(NamedTuple):
 
 
 def forecast_files(settings: Mapping[str, Any]) -> Summary | None:
-    """Forecast all series of a table, and write `part-*.parquet` and `manifest.json`.
+    """Forecast all series of a table, and write `forecasts/part-*.parquet` and `manifest.json`.
 
     The table is parted into whole series, and each part is read, forecast and written at once,
     as `Forecaster.predict` would; so memory holds one part for each worker. A forecast that was
@@ -68,7 +68,7 @@ def forecast_files(settings: Mapping[str, Any]) -> Summary | None:
     `if __name__ == "__main__"`, as they begin with importing it.
 
     Args:
-        settings: as `conf_forecast/forecast.yaml` composes them.
+        settings: as `conf/fitted/forecast.yaml` composes them.
 
     Returns:
         What was written; None on ranks other than the first.
@@ -98,6 +98,7 @@ def forecast_files(settings: Mapping[str, Any]) -> Summary | None:
             return None
         with folder_alone(output):
             manifest = _prepare(config, output, ranks.world_size)
+            (output / FORECASTS).mkdir(exist_ok=True)
             ranks.meet()
             job = _job(config, output, manifest, ranks)
             try:
