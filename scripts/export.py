@@ -13,8 +13,10 @@ def main(settings: dict[str, Any]) -> None:
     from tsformer.export import export
     from tsformer.forecaster import Forecaster
 
-    export(Forecaster.load(config.model), Path(config.output), config.format)
-    print(f"{config.output}: forecasts as {config.model} does.")
+    forecaster = Forecaster.load(config.model)
+    export(forecaster, Path(config.output), config.format)
+    without = " but for the calibration of its intervals" if forecaster.conformal else ""
+    print(f"{config.output}: forecasts as {config.model} does{without}.")
 
 
 if __name__ == "__main__":

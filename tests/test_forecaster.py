@@ -127,6 +127,22 @@ def make_long(lengths: dict[str, int], freq: str = "h", seed: int = 0) -> pd.Dat
     )
 
 
+def test_a_forecaster_says_what_it_forecasts() -> None:
+    told = repr(make_forecaster())
+    assert told == f"Forecaster(y, freq='h', context_length={L}, horizon={H}, head='point')"
+
+
+def test_ids_that_were_read_as_numbers_are_told() -> None:
+    forecaster = make_forecaster(ids=("007", "a"))
+    table = make_long({"007": 30})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        forecaster.predict(table)
+        forecaster.predict(make_long({"8": 30}))
+    with pytest.warns(UserWarning, match="series '7' .* which knows '007'.* ids as text"):
+        forecaster.predict(table.assign(unique_id=7))
+
+
 def test_forecasts_follow_each_series_in_order_of_appearance() -> None:
     frame = make_long({"b": 40, "new": 31, "a": 24})
     forecast = make_forecaster().predict(frame)

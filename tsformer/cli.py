@@ -9,7 +9,7 @@ from typing import Any
 import hydra
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from tsformer.errors import TsformerError
 
@@ -57,9 +57,16 @@ def run_script(
             raise
         sys.exit(_report(error))
     except KeyboardInterrupt:
+        print("Interrupted", file=sys.stderr)
         sys.exit(130)
 
 
 def _report(error: Exception) -> int:
-    print(f"error: {error}", file=sys.stderr)
+    if isinstance(error, BrokenPipeError):  # of `--help | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left goes nowhere
+        return 1
+    told = str(error)
+    if isinstance(error, MissingMandatoryValue):
+        told = f"{error.full_key}: a value is needed"
+    print(f"error: {told}", file=sys.stderr)
     return 2

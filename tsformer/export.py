@@ -252,8 +252,9 @@ def _calendar_features(config: ForecasterConfig) -> list[dict[str, Any]]:
     """Return what `calendar_features` gives, in its order."""
     if not config.calendar:
         return []
-    number = num_calendar_features(config.freq, config.holidays) // 2
-    cycles = ["hours / 24", "days since Monday / 7", "days since January 1 / 365.25"][-number:]
+    number = num_calendar_features(config.freq, yearly=False) // 2
+    cycles = ["hours / 24", "days since Monday / 7"][2 - number :]
+    cycles += ["days since January 1 / 365.25"] if config.yearly else []
     names = [f"{wave}(2 pi {cycle})" for wave in ("sin", "cos") for cycle in cycles]
     names += [f"1 on public holidays of {config.holidays}, else 0"] if config.holidays else []
     return [{"name": name} for name in names]

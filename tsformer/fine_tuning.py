@@ -109,6 +109,7 @@ def _fitted(config: ForecasterConfig) -> Fitted:
         config.covariates.encoder(config.columns.covariates),
         config.static.encoder(config.columns.static_covariates),
         config.channels,
+        config.yearly,
     )
 
 

@@ -55,6 +55,15 @@ class Forecaster:
         self.conformal = conformal
         self.card = card
 
+    def __repr__(self) -> str:
+        """Say what it forecasts."""
+        config = self.config
+        target = ", ".join(config.columns.target[:3]) + (", ..." * (len(config.columns.target) > 3))
+        return (
+            f"Forecaster({target}, freq={config.freq!r}, context_length={config.context_length}, "
+            f"horizon={config.horizon}, head={config.model.head!r})"
+        )
+
     @property
     def horizon(self) -> int:
         """Steps forecast, H."""

@@ -106,6 +106,7 @@ class ForecasterConfig(Config):
     duplicates: Literal["error", "first", "mean", "sum"]
     time_zone: TimeZone | None
     calendar: bool
+    yearly: bool = True
     holidays: ShortText | None
     columns: Annotated[Columns, BeforeValidator(_check_names)]
     channels: Texts | None
@@ -167,13 +168,15 @@ class ForecasterConfig(Config):
                 raise ValueError(f"{name}: not one vocabulary a categorical covariate")
         check_freq(self.freq)
         if self.calendar:
-            num_calendar_features(self.freq, self.holidays)
+            num_calendar_features(self.freq, self.holidays, yearly=self.yearly)
         return self
 
 
 def network_settings(config: ForecasterConfig) -> dict[str, Any]:
     """Return the arguments of the `ForecastNetwork` that a configuration describes."""
-    num_calendar = num_calendar_features(config.freq, config.holidays) if config.calendar else 0
+    num_calendar = 0
+    if config.calendar:
+        num_calendar = num_calendar_features(config.freq, config.holidays, yearly=config.yearly)
     covariates = config.covariates.encoder(config.columns.covariates)
     static = config.static.encoder(config.columns.static_covariates)
     return {

@@ -1,5 +1,6 @@
 """The table that a model forecasts from: read, checked, and named in forecasts."""
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -63,7 +64,24 @@ def read_history(frame: Any, config: ForecasterConfig) -> History:
         )
         store, groups = group_series(store, columns, config.model.channels, config.channels)
         _refuse_unusable(store, groups, config)
+    _warn_of_numbers(store.ids, config)
     return History(rows, columns, store, groups)
+
+
+def _warn_of_numbers(ids: Sequence[str], config: ForecasterConfig) -> None:
+    """Tell of ids such as 7 where the model knows 007: they count as series that are new to it."""
+    known = set(config.scaler.ids)
+    if config.scaler.per != "series" or not known.isdisjoint(ids):
+        return
+    by_number = {id.lstrip("0") or "0": id for id in known if id.isdigit() and id[0] == "0"}
+    for id in ids:
+        if id in by_number:
+            warnings.warn(
+                f"series {id!r} and the others are new to the model, which knows "
+                f"{by_number[id]!r}: if they are the same, read the ids as text.",
+                stacklevel=4,
+            )
+            return
 
 
 def text_columns(config: ForecasterConfig) -> list[str]:
@@ -86,10 +104,9 @@ def columns_of(names: Sequence[str], config: ForecasterConfig) -> Columns:
     for columns in (own, long):
         if set(columns.names) <= set(names):
             return columns
-    raise DataError(
-        f"the table needs the columns {list(own.names)} or {list(long.names)}, but has "
-        f"{list(names)}."
-    )
+    shown = f"{list(names[:20])}{' and others' if len(names) > 20 else ''}"
+    wanted = " or ".join(str(list(each)) for each in dict.fromkeys((own.names, long.names)))
+    raise DataError(f"the table needs the columns {wanted}, but has {shown}.")
 
 
 def forecast_frame(

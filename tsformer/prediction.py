@@ -55,6 +55,7 @@ class OriginForecaster:
             calendar=config.calendar,
             holidays=config.holidays,
             zone=config.time_zone,
+            yearly=config.yearly,
         )
 
     def forecast(

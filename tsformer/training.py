@@ -128,6 +128,7 @@ def describe_forecaster(data: ForecastData, config: FitConfig) -> ForecasterConf
         "duplicates": config.dataset.duplicates,
         "time_zone": config.dataset.time_zone or data.store.time_zone,
         "calendar": config.dataset.calendar,
+        "yearly": data.yearly,
         "holidays": config.dataset.holidays,
         "columns": replace(data.columns, weight=None),
         "channels": list(channel_names(data.store)) if joint else None,

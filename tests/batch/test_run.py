@@ -445,9 +445,9 @@ def test_to_go_on_all_has_to_be_as_it_was(model: Path, tmp_path: Path) -> None:
     other = write_model(tmp_path / "other", ids=("x",))
     for changed, words in (
         ({"model": other}, r"the model .*other is not the one of then"),
-        ({"horizon": 3}, r"horizon=3, then 6"),
-        ({"seed": 1}, r"seed=1, then 0"),
-        ({"rows_per_part": 10, "batch_size": 7}, r"batch_size=7, then 1024; rows_per_part=10"),
+        ({"horizon": 3}, r"horizon=3, which was 6"),
+        ({"seed": 1}, r"seed=1, which was 0"),
+        ({"rows_per_part": 10, "batch_size": 7}, r"batch_size=7, which was 1024; rows_per_part=10"),
         ({"input": write(frame, tmp_path / "u.parquet")}, r"u\.parquet was not part of it"),
     ):
         settings = batch_settings(**{"model": model, "input": table, "output": output, **changed})

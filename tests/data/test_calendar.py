@@ -13,6 +13,7 @@ from tsformer.data.calendar import (
     grid_features,
     num_calendar_features,
     seasonal_periods,
+    span_years,
     step_of,
 )
 from tsformer.errors import ConfigError
@@ -91,6 +92,30 @@ def test_same_weekday_and_time_is_the_same_point_of_the_week():
 def test_same_date_is_nearly_the_same_point_of_the_year():
     _, _, year = cycles("2021-01-01 00:00", "2023-07-02 12:00", "2024-07-01 12:00")
     np.testing.assert_allclose(year, [0, 0.5, 0.5], atol=2 / 365)
+
+
+@pytest.mark.parametrize("freq", ["h", "D", "W", "MS"])
+def test_the_place_in_the_year_may_be_left_out(freq):
+    stamps = pd.date_range("2024-01-01", periods=60, freq=freq)
+    whole, own = calendar_features(stamps, freq), calendar_features(stamps, freq, yearly=False)
+    half = whole.shape[1] // 2
+    kept = [*range(half - 1), *range(half, 2 * half - 1)]
+    np.testing.assert_array_equal(own, whole[:, kept])
+    assert own.shape[1] == num_calendar_features(freq, yearly=False)
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "expected"),
+    [
+        ("2022-01-01", "2023-12-31", True),
+        ("2022-01-01", "2023-12-01", False),
+        ("2024-01-01", "2024-01-01", False),
+        ("2000-01-01", "2020-01-01", True),
+    ],
+)
+def test_two_years_are_needed_for_a_place_in_the_year(begin, end, expected):
+    assert span_years(pd.date_range(begin, end, freq="MS" if end[8:] == "01" else "D")) is expected
+    assert not span_years(pd.DatetimeIndex([]))
 
 
 @pytest.mark.parametrize("freq", ["D", "W"])
@@ -231,7 +256,7 @@ for holidays in (None, "AU"):
 
 def features_of(stamps: pd.DatetimeIndex, zone: str | None = None, **options) -> np.ndarray:
     frame = pd.DataFrame({"ds": stamps, "y": np.arange(len(stamps))})
-    options = {"calendar": True, "holidays": None, **options}
+    options = {"calendar": True, "holidays": None, "yearly": True, **options}
     return grid_features(store_of(frame), zone=zone, **options)
 
 

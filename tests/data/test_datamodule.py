@@ -115,8 +115,8 @@ def test_future_features_hold_only_what_is_known_ahead(module):
     changed = wide_with_covariates().assign(past=noise(100, 9))
     data, other = module(wide_with_covariates(), COVARIATES), module(changed, COVARIATES)
     batch, changed_batch = gathered(data, "test"), gathered(other, "test")
-    assert batch.past_features.shape[2] == 6 + 2
-    assert batch.future_features.shape[2] == 6 + 1
+    assert batch.past_features.shape[2] == 4 + 2
+    assert batch.future_features.shape[2] == 4 + 1
     assert torch.equal(batch.future_features, changed_batch.future_features)
     assert not torch.equal(batch.past_features, changed_batch.past_features)
 
@@ -259,3 +259,15 @@ def test_windows_are_thinned_as_the_settings_say(module):
     assert len(thinned.train) == -(-len(all_windows.train) // 3)
     assert len(thinned.validation) == -(-len(all_windows.validation) // 5)
     assert len(thinned.test) == -(-len(all_windows.test) // 5)
+
+
+def test_the_place_in_the_year_is_a_feature_of_two_years_of_train_rows(module):
+    long = pd.DataFrame({"ds": pd.date_range("2020-01-01", periods=1200, freq="D")})
+    long["y"] = noise(1200)
+    for rows, yearly in ((1200, True), (900, False)):  # of which 840 and 630 are trained on
+        data = module(long[:rows], {"dataset.freq": "D", "dataset.calendar": True})
+        assert data.yearly is yearly
+        assert data.calendar.shape == (rows, 4 if yearly else 2)
+        notes = [str(note) for note in data.findings.of("note")]
+        told = ["The place in the year is no covariate." in note for note in notes]
+        assert any(told) is not yearly

@@ -101,7 +101,7 @@ class Manifest(Config):
         for name, now in other.arguments.items():
             before = self.arguments.get(name)
             if before != now:
-                told.append(f"{name}={json.dumps(now)}, then {json.dumps(before)}")
+                told.append(f"{name}={json.dumps(now)}, which was {json.dumps(before)}")
         return told
 
 

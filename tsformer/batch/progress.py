@@ -1,4 +1,4 @@
-"""The bar that shows how far a batch forecast is."""
+"""How far a batch forecast is: a bar in a terminal, lines elsewhere."""
 
 import time
 from collections.abc import Iterable, Iterator
@@ -7,6 +7,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from tsformer.batch.part import Done
+
+_SECONDS = 60  # between two lines
 
 
 def following(
@@ -18,12 +20,33 @@ def following(
         written: the parts.
         num_parts: in all.
         num_known: of them, written before.
-        shown: None: in a terminal.
+        shown: whether to show a bar; None: in a terminal, and a line a minute elsewhere.
     """
     console = Console(stderr=True)
-    if not (console.is_terminal if shown is None else shown):
+    if shown is False:
         yield from written
-        return
+    elif shown or console.is_terminal:
+        yield from _with_bar(written, num_parts, num_known, console)
+    else:
+        yield from _with_lines(written, num_parts, num_known, console)
+
+
+def _with_lines(
+    written: Iterable[Done], num_parts: int, num_known: int, console: Console
+) -> Iterator[Done]:
+    if num_known:
+        console.print(f"{num_known:,} of {num_parts:,} parts were forecast before")
+    told = time.monotonic()
+    for number, done in enumerate(written, num_known + 1):
+        if time.monotonic() - told >= _SECONDS:
+            told = time.monotonic()
+            console.print(f"{number:,} of {num_parts:,} parts")
+        yield done
+
+
+def _with_bar(
+    written: Iterable[Done], num_parts: int, num_known: int, console: Console
+) -> Iterator[Done]:
     columns = (
         TextColumn("parts"),
         BarColumn(),

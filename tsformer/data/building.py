@@ -332,8 +332,8 @@ def _repeated(reader: Reader, rows: Rows, row: int, place: Placement) -> Finding
         "duplicate rows",
         f"{_series(reader.columns, list(reader.ids)[id])} has the time {place.stamp(time)} twice, "
         f"in {first} and {second}",
-        "Remove one, or say with dataset.duplicates=first, mean or sum what counts; if several "
-        "series lie in one table, name the column of their ids with dataset.id_column.",
+        "Remove one; a fit may say with dataset.duplicates=first, mean or sum what counts, and "
+        "with dataset.id_column which column names the series.",
     )
 
 

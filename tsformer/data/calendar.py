@@ -10,6 +10,7 @@ from tsformer.data.types import BoolArray, Float32Array
 from tsformer.errors import ConfigError
 
 _DAY = pd.Timedelta(days=1)
+_YEAR = 365.25 * _DAY
 
 
 def step_of(freq: str) -> pd.Timedelta:
@@ -30,20 +31,25 @@ def seasonal_periods(freq: str) -> dict[str, int]:
     elif step < 7 * _DAY:
         seasons = {"weekly": 7 * _DAY / step}
     else:
-        seasons = {"yearly": pd.Timedelta(days=365.25) / step}
+        seasons = {"yearly": _YEAR / step}
     whole = {name: round(steps) for name, steps in seasons.items() if round(steps) > 1}
     return whole or {"last value": 1}
 
 
-def num_calendar_features(freq: str, holidays: str | None = None) -> int:
+def num_calendar_features(freq: str, holidays: str | None = None, *, yearly: bool = True) -> int:
     """Return how many features `calendar_features` gives, F."""
     step = step_of(freq)
-    cycles = 1 + (step < 7 * _DAY) + (step < _DAY)
+    cycles = yearly + (step < 7 * _DAY) + (step < _DAY)
     return 2 * cycles + (holidays is not None)
 
 
+def span_years(stamps: pd.DatetimeIndex) -> bool:
+    """Tell whether stamps span two years, from which on a place in the year comes again."""
+    return len(stamps) > 0 and stamps[-1] - stamps[0] >= 2 * _YEAR - 2 * _DAY
+
+
 def calendar_features(
-    stamps: pd.DatetimeIndex, freq: str, holidays: str | None = None
+    stamps: pd.DatetimeIndex, freq: str, holidays: str | None = None, *, yearly: bool = True
 ) -> Float32Array:
     """Return sines and cosines of the place in the day, week and year, and holidays, (G, F).
 
@@ -52,6 +58,7 @@ def calendar_features(
     Args:
         stamps: local time of each step, (G,).
         freq: step, a pandas offset alias.
+        yearly: give the place in the year.
         holidays: country whose public holidays are one more feature, 1 on such a day, else 0:
             its ISO 3166 code such as AU, or with a subdivision AU-VIC. None: no such feature.
 
@@ -61,12 +68,14 @@ def calendar_features(
     """
     step = step_of(freq)
     hour = stamps.hour + stamps.minute / 60 + stamps.second / 3600
-    cycles = [(stamps.day_of_year - 1 + hour / 24) / 365.25]
-    if step < 7 * _DAY:
-        cycles.insert(0, (stamps.day_of_week + hour / 24) / 7)
+    cycles = []
     if step < _DAY:
-        cycles.insert(0, hour / 24)
-    angle = 2 * np.pi * np.stack(cycles, axis=1)
+        cycles.append(hour / 24)
+    if step < 7 * _DAY:
+        cycles.append((stamps.day_of_week + hour / 24) / 7)
+    if yearly:
+        cycles.append((stamps.day_of_year - 1 + hour / 24) / 365.25)
+    angle = 2 * np.pi * np.array(cycles).reshape(len(cycles), len(stamps)).T
     features = [np.sin(angle), np.cos(angle)]
     if holidays is not None:
         features.append(_are_holidays(stamps, freq, holidays)[:, None])
@@ -107,7 +116,7 @@ def _are_holidays(stamps: pd.DatetimeIndex, freq: str, place: str) -> BoolArray:
 
 
 def grid_features(
-    store: SeriesStore, *, calendar: bool, holidays: str | None, zone: str | None
+    store: SeriesStore, *, calendar: bool, holidays: str | None, zone: str | None, yearly: bool
 ) -> Float32Array:
     """Return the calendar features of each step of a store's grid, (G, K).
 
@@ -117,9 +126,10 @@ def grid_features(
         holidays: see `calendar_features`.
         zone: whose clock the calendar follows; None: the stamps' own. Stamps without a zone are
             taken as local time already.
+        yearly: see `calendar_features`.
     """
     if not calendar:
         return np.empty((len(store.grid), 0), dtype=np.float32)
     grid = store.grid
     local = grid if grid.tz is None else grid.tz_convert(zone or store.time_zone or "UTC")
-    return calendar_features(local, store.freq, holidays)
+    return calendar_features(local, store.freq, holidays, yearly=yearly)

@@ -6,10 +6,10 @@ from typing import NamedTuple
 import numpy as np
 
 from tsformer.config import FitConfig
-from tsformer.data.calendar import grid_features
+from tsformer.data.calendar import grid_features, span_years
 from tsformer.data.checks import check_counts, check_transform, find_short
 from tsformer.data.covariates import CovariateEncoder
-from tsformer.data.findings import Findings
+from tsformer.data.findings import Finding, Findings
 from tsformer.data.groups import group_series
 from tsformer.data.scaling import Scaler
 from tsformer.data.splits import split_ends
@@ -28,12 +28,14 @@ class Fitted(NamedTuple):
         covariates: how covariates reach the network.
         static: how static covariates do.
         channels: series that it forecasts together, by name, or None.
+        yearly: whether the place in the year is a feature.
     """
 
     scaler: Scaler
     covariates: CovariateEncoder
     static: CovariateEncoder
     channels: Sequence[str] | None
+    yearly: bool
 
 
 class ForecastData:
@@ -98,17 +100,27 @@ class ForecastData:
         else:
             self.scaler = fitted.scaler.adapt(store.until(self.train_end))
             self.covariates, self.static = fitted.covariates, fitted.static
+        self.yearly = fitted.yearly if fitted else span_years(store.grid[: self.train_end])
+        if config.dataset.calendar and not self.yearly:
+            self._note_no_years()
         self.calendar = grid_features(
             store,
             calendar=config.dataset.calendar,
             holidays=config.dataset.holidays,
             zone=config.dataset.time_zone,
+            yearly=self.yearly,
         )
         self.train = self._windows("train", 0, self.train_end, stride=config.sampling.stride)
         thin = config.sampling.eval_stride
         self.validation = self._windows("validation", self.train_end, validation_end, stride=thin)
         self.test = self._windows("test", validation_end, test_end, stride=thin)
         self._check_weights()
+
+    def _note_no_years(self) -> None:
+        begin, end = self.store.grid[0], self.store.grid[self.train_end - 1]
+        text = f"the train rows, {begin:%Y-%m-%d} to {end:%Y-%m-%d}, span less than two years"
+        remedy = "The place in the year is no covariate."
+        self.findings.add(Finding("note", "no years", text, remedy))
 
     @property
     def description(self) -> str:
