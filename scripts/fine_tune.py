@@ -17,6 +17,8 @@ def main(settings: dict[str, Any]) -> None:
     arguments = signature(Forecaster.fine_tune).parameters.keys() - {"self", "frame"}
     if unknown := sorted(settings.keys() - {"model", "input", "device", *arguments}):
         raise ConfigError(f"{unknown[0]}: there is no such setting")
+    if not settings["output"]:
+        raise ConfigError("output: a folder is needed, which receives the model")
     model, source, device = (settings.pop(name) for name in ("model", "input", "device"))
     Forecaster.load(model, device).fine_tune(source, **settings)
     log.info("Model folder: %s/model", settings["output"])

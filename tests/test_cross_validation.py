@@ -325,3 +325,14 @@ def test_series_that_begin_behind_a_cutoff_do_not_hinder_a_refit() -> None:
     with pytest.warns(UserWarning, match="series 'late': too short for 1 of 4 windows"):
         found = make_forecaster().cross_validate(frame, 2, refit={"max_steps": 1})
     assert found.groupby("unique_id")["cutoff"].nunique().to_dict() == {"a": 2, "late": 1}
+
+
+def test_more_windows_than_there_are_rows_and_steps_beyond_memory_are_no_trouble() -> None:
+    forecaster, frame = make_forecaster(), make_long({"a": 40})
+    with pytest.warns(UserWarning, match="too short for"):
+        found = forecaster.cross_validate(frame, n_windows=10**9, step=1)
+    assert found["cutoff"].nunique() == 40 - forecaster.horizon
+    with pytest.raises(ConfigError, match="at most 1,000,000 steps"):
+        forecaster.cross_validate(frame, n_windows=5, step=2**62)
+    with pytest.raises(ConfigError, match="at most 1,000,000 steps"):
+        forecaster.predict(frame, horizon=10**9)

@@ -174,22 +174,43 @@ def test_an_empty_folder_and_one_without_a_card_are_written(folder: Path, tmp_pa
         assert {path.name for path in place.iterdir()} == set(model_folder.FILES)
 
 
+@pytest.mark.parametrize("stop", [OSError, KeyboardInterrupt])
 def test_a_rename_that_fails_leaves_the_old_folder(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, monkeypatch: pytest.MonkeyPatch, stop: type[BaseException]
 ) -> None:
     before = (folder / "config.json").read_bytes()
     rename = Path.replace
 
     def replace(self: Path, target: Path) -> Path:
         if self.name == "new":
-            raise OSError("disk is gone")
+            raise stop("disk is gone")
         return rename(self, target)
 
     monkeypatch.setattr(Path, "replace", replace)
-    with pytest.raises(OSError, match="disk is gone"):
+    with pytest.raises(stop, match="disk is gone"):
         make_forecaster().save(folder)
     assert (folder / "config.json").read_bytes() == before
     assert [path.name for path in folder.parent.iterdir()] == ["model"]
+
+
+def test_what_a_link_leads_to_is_written_not_the_link(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    make_forecaster().save(tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert Forecaster.load(tmp_path / "link").horizon == make_forecaster().horizon
+    assert (tmp_path / "real" / "config.json").exists()
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, "a\0b", "none"])
+def test_names_that_no_folder_has_are_refused(name: str) -> None:
+    with pytest.raises(ModelFolderError, match="not a model folder"):
+        Forecaster.load(name)
+
+
+def test_a_device_without_numbers_is_refused(folder: Path) -> None:
+    with pytest.raises(ConfigError, match="device='meta' cannot be used here"):
+        Forecaster.load(folder, device="meta")
 
 
 def test_more_series_than_are_read_again_are_not_written(

@@ -9,6 +9,8 @@ import numpy as np
 
 from tsformer.errors import ConfigError
 
+MAX_STEPS = 1_000_000
+
 
 @dataclass(frozen=True)
 class Asked:
@@ -75,9 +77,21 @@ def count(name: str, value: Any, least: int = 1) -> int:
     return number
 
 
+def num_steps(name: str, value: Any) -> int:
+    """Return a number of steps.
+
+    Raises:
+        ConfigError: it is none, or more than memory holds of any use.
+    """
+    steps = count(name, value)
+    if steps > MAX_STEPS:
+        raise ConfigError(f"{name}={steps}: give at most {MAX_STEPS:,} steps.")
+    return steps
+
+
 def _numbers(name: str, values: float | Sequence[float]) -> list[float]:
     try:
-        given = np.asarray(values)
+        given = np.asarray(() if values is None else values)
         numbers = np.atleast_1d(given.astype(np.float64))
         if numbers.ndim > 1 or given.dtype == bool:
             raise ValueError("a list in a list, or truth values")

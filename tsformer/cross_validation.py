@@ -47,6 +47,7 @@ def cross_validate(
     """
     past = read_history(frame, forecaster.config)
     store, groups = past.store, past.groups
+    n_windows = min(n_windows, len(store.grid))
     behind = steps + step * np.arange(n_windows)[::-1]
     origins = group_spans(store, groups)[1] - behind[:, None]  # (W, N)
     usable = origins > _first_values(store)[groups].min(axis=1)

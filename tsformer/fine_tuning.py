@@ -18,6 +18,7 @@ from tsformer.errors import ConfigError, DataError
 from tsformer.forecaster import Forecaster
 from tsformer.forecaster_config import ForecasterConfig, ScalerConfig, network_settings
 from tsformer.history import History
+from tsformer.model_folder import CONFIG
 from tsformer.trainer import build_module, claim, train, versions
 
 log = logging.getLogger(__name__)
@@ -41,6 +42,8 @@ def fine_tune(
     own = forecaster.config
     like = next(forecaster.network.parameters())
     num_validation = _num_validation(validation, len(history.store.grid), own.horizon)
+    if output is not None and (not str(output) or (Path(output) / CONFIG).exists()):
+        raise ConfigError(f"output={str(output)!r}: give a folder that is not a model folder.")
     scratch = tempfile.TemporaryDirectory() if output is None else nullcontext(str(output))
     with scratch as folder, torch.random.fork_rng():
         run = Path(folder)

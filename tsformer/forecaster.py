@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from tsformer.arguments import Asked, count, quantile_levels
+from tsformer.arguments import Asked, count, num_steps, quantile_levels
 from tsformer.checkpoint import read_checkpoint
 from tsformer.conformal import ConformalOffsets
 from tsformer.cross_validation import cross_validate
@@ -328,7 +328,7 @@ class Forecaster:
             self,
             frame,
             n_windows=count("n_windows", n_windows),
-            step=steps if step is None else count("step", step),
+            step=steps if step is None else num_steps("step", step),
             steps=steps,
             asked=asked,
             refit=_refit_arguments(refit, seed),
@@ -388,7 +388,7 @@ class Forecaster:
         )
 
     def _steps(self, horizon: int | None) -> int:
-        steps = self.horizon if horizon is None else count("horizon", horizon)
+        steps = self.horizon if horizon is None else num_steps("horizon", horizon)
         if steps > self.horizon:
             warnings.warn(
                 f"horizon={steps}: the model was trained for {self.horizon} steps; beyond them it "
@@ -432,6 +432,8 @@ def _placed(
     if kind is None:
         raise ConfigError(f"dtype={str(dtype)!r}: give one of {', '.join(kinds)}.")
     try:
+        if torch.device(device).type == "meta":
+            raise RuntimeError("it holds no numbers")
         return network.to(device, kind)
     except (RuntimeError, AssertionError) as error:  # as torch was built without it
         reason = str(error).splitlines()[0]

@@ -14,7 +14,7 @@ from tsformer.data.checks import check_counts, check_transform, listed
 from tsformer.data.columns import Columns
 from tsformer.data.findings import Findings
 from tsformer.data.groups import group_series
-from tsformer.data.parsing import parse_texts
+from tsformer.data.parsing import parse_ids
 from tsformer.data.sources import Source, errors_naming, open_source
 from tsformer.data.store import SeriesStore
 from tsformer.data.types import FloatArray, IntArray
@@ -172,7 +172,7 @@ def _series_names(history: History) -> dict[str, Any]:
     values = pd.concat(parts, ignore_index=True)
     if isinstance(values.dtype, pd.CategoricalDtype):
         values = values.astype(values.cat.categories.dtype)
-    _, codes = parse_texts(values, columns.id)
+    _, codes = parse_ids(values, columns.id)
     ids = pd.Index(values)[~pd.Series(codes).duplicated()]
     if store.num_targets == 1:
         return {"unique_id": ids}

@@ -52,6 +52,7 @@ def write_folder(
         ModelFolderError: something is there that is not a model folder, or an empty one.
         ConfigError: see `config_text`.
     """
+    folder = folder.resolve()  # what a link leads to, not the link, is replaced
     _refuse_others(folder)
     text = config_text(config)
     weights = {
@@ -70,7 +71,7 @@ def write_folder(
             folder.replace(old)
         try:
             fresh.replace(folder)
-        except OSError:
+        except BaseException:  # an interrupt too
             if old.exists():
                 old.replace(folder)
             raise
@@ -105,7 +106,11 @@ def read_folder(
         ModelFolderError: the folder is missing, incomplete, damaged, of a newer release, or its
             files are links to elsewhere.
     """
-    root = (links_within or folder).resolve()
+    try:
+        root = (links_within or folder).resolve()
+        (folder / CONFIG).is_file()
+    except (OSError, ValueError) as error:  # such as a name that is too long
+        raise ModelFolderError(f"{str(folder)[:200]}: not a model folder ({error}).") from error
     for name in (CONFIG, WEIGHTS):
         if not (folder / name).is_file():
             raise ModelFolderError(f"{folder}: not a model folder, it has no {name}.")

@@ -194,7 +194,8 @@ def claim(run: Path, config: FitConfig) -> None:
             file.write(settings)
     except FileExistsError as error:
         raise ConfigError(
-            f"{run}: holds another run. Choose another folder, hydra.run.dir=..."
+            f"{run}: holds another run. Choose another folder: hydra.run.dir=... of a fit, or "
+            "output=..."
         ) from error
 
 

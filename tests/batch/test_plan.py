@@ -46,11 +46,14 @@ def laid_out(
 ) -> tuple[list[Place], list[pd.DataFrame]]:
     """Return the places of the parts of a table, and their rows."""
     settings = batch_settings(input=table, rows_per_part=rows, series_per_part=series)
-    found = Input(open_source(table, chunk_values=chunk), None, COLUMNS, "unique_id")
+    found = Input(open_source(table, chunk_values=chunk), None, COLUMNS, "unique_id", None)
     output = home / "out"
     output.mkdir()
-    places = lay_out_parts(found, parse_batch(settings), output, at_least)
-    job = Job(home, table, None, output, places, "unique_id", {}, "raise", "cpu")
+    places, id_type = lay_out_parts(found, parse_batch(settings), output, at_least)
+    assert id_type == "string"
+    job = Job(
+        home, table, None, output, places, "unique_id", "string", None, "", {}, "raise", "cpu"
+    )
     return places, [read_frame(job.history(number, [])) for number in range(len(places))]
 
 

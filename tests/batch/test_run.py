@@ -350,8 +350,12 @@ def test_the_output_must_be_a_folder_of_ours(model: Path, tmp_path: Path) -> Non
 
 def test_the_output_must_not_be_taken_for_input(model: Path, tmp_path: Path) -> None:
     table = write(make_long(LENGTHS), tmp_path / "t.parquet")
-    with pytest.raises(ConfigError, match="lie in one another"):
-        run(model, tmp_path, tmp_path / "out")
+    (tmp_path / "link").symlink_to(tmp_path)
+    for output in (tmp_path / "out", tmp_path / "no" / ".." / "out", tmp_path / "link" / "out"):
+        with pytest.raises(ConfigError, match="lie in one another"):
+            run(model, tmp_path, output)
+    with pytest.raises(ConfigError, match="lies in the model folder"):
+        run(model, table, model / "out")
     run(model, table, tmp_path / "out")
     with pytest.raises(ConfigError, match="lie in one another"):
         run(model, tmp_path / "**" / "*.parquet", tmp_path / "out")
@@ -469,14 +473,78 @@ def test_lost_rows_and_damaged_parts_are_told(model: Path, tmp_path: Path) -> No
     table = write(make_long(LENGTHS).sort_values("ds"), tmp_path / "t.parquet")
     output = tmp_path / "out"
     run(model, table, output, rows_per_part=80)
-    (output / "forecasts" / "part-00001.parquet").unlink()
-    with pytest.raises(DataError, match="missing or damaged"):
+    before, part = contents(output), output / "forecasts" / "part-00001.parquet"
+    part.write_text("half")
+    with pytest.raises(DataError, match=r"part-00001\.parquet: damaged .* Remove it"):
         run(model, table, output, rows_per_part=80)
-    parts = json.loads((output / "manifest.json").read_text())["parts"]
-    assert [part["state"] for part in parts[:3]] == ["finished", "pending", "finished"]
-    (output / "forecasts" / "part-00001.parquet").write_text("half")
-    with pytest.raises(DataError, match=r"part-00001\.parquet: damaged"):
+    part.write_bytes((output / "forecasts" / "part-00000.parquet").read_bytes())
+    with pytest.raises(DataError, match=r"part-00001\.parquet: not what was written .* Remove it"):
         run(model, table, output, rows_per_part=80)
+    part.unlink()
+    run(model, table, output, rows_per_part=80)  # which gathers its rows again
+    assert contents(output) == before
+
+
+def test_series_left_out_by_an_earlier_run_are_told(model: Path, tmp_path: Path) -> None:
+    frame = make_long(LENGTHS)
+    frame.loc[frame["unique_id"] == "s2", "y"] = np.nan
+    table = write(frame, tmp_path / "t.parquet")
+    assert run(model, table, tmp_path / "out", on_error="skip").errors == 1
+    with pytest.raises(DataError, match="series 's2' was left out by an earlier run"):
+        run(model, table, tmp_path / "out", on_error="raise")
+    assert run(model, table, tmp_path / "out", on_error="skip").errors == 1
+
+
+def test_all_parts_have_the_same_types(model: Path, tmp_path: Path) -> None:
+    def write_parts(folder: str, *frames: pd.DataFrame) -> Path:
+        (tmp_path / folder).mkdir()
+        for number, frame in enumerate(frames):
+            write(frame, tmp_path / folder / f"{number}.parquet")
+        return tmp_path / folder
+
+    one, other = make_long({"x": 40}), make_long({"y": 40}, seed=1)
+    for folder, ids, expected in (
+        ("mixed", (1, "b"), ["1", "b"]),
+        ("small", (np.int8(5), np.int64(300)), [5, 300]),
+        ("floats", (1.0, "b"), ["1", "b"]),
+    ):
+        frames = (each.assign(unique_id=id) for each, id in zip((one, other), ids, strict=True))
+        run(model, write_parts(folder, *frames), tmp_path / f"{folder}-out", series_per_part=1)
+        assert forecasts(tmp_path / f"{folder}-out")["unique_id"].unique().tolist() == expected
+    zoned = [each.assign(ds=each["ds"].dt.tz_localize("America/New_York")) for each in (one, other)]
+    table = write_parts("zoned", zoned[0].assign(y=np.nan), zoned[1])
+    run(model, table, tmp_path / "zoned-out", series_per_part=1, on_error="skip")
+    expected = Forecaster.load(model).predict(zoned[1])["ds"]
+    assert forecasts(tmp_path / "zoned-out")["ds"].tolist() == expected.tolist()
+    table = write_parts("one-zoned", one, zoned[1])
+    with pytest.raises(
+        DataError, match=r"have the zone America/New_York, where .* first have none"
+    ):
+        run(model, table, tmp_path / "refused", series_per_part=1)
+
+
+def test_an_id_may_be_a_whole_number_in_one_file_and_a_float_in_the_next(
+    model: Path, tmp_path: Path
+) -> None:
+    frame, folder = make_long({"7": 40}), tmp_path / "t"
+    folder.mkdir()
+    write(frame[:20].assign(unique_id=7), folder / "0.parquet")
+    write(frame[20:].assign(unique_id=7.0), folder / "1.parquet")
+    expected = Forecaster.load(model).predict(frame)["tsformer"]
+    found = Forecaster.load(model).predict(folder)
+    assert set(found["unique_id"]) == {7}
+    np.testing.assert_allclose(found["tsformer"], expected, rtol=1e-6)
+    run(model, folder, tmp_path / "out")
+    np.testing.assert_allclose(forecasts(tmp_path / "out")["tsformer"], expected, rtol=1e-6)
+
+
+def test_faults_between_series_do_not_stop_the_others(model: Path, tmp_path: Path) -> None:
+    later = make_long({"b": 40}, seed=1)
+    later["ds"] += pd.Timedelta(minutes=7)  # not on the grid of the other
+    table = write(pd.concat([make_long({"a": 40}), later]), tmp_path / "t.parquet")
+    summary = run(model, table, tmp_path / "out", on_error="skip")
+    assert (summary.series, summary.errors) == (2, 0)
+    assert forecasts(tmp_path / "out")["unique_id"].unique().tolist() == ["a", "b"]
 
 
 def test_predict_to_writes_what_predict_returns(tmp_path: Path) -> None:

@@ -6,7 +6,15 @@ import pytest
 from tests.data.frames import hours
 from tsformer.data.calendar import step_of
 from tsformer.data.findings import Findings
-from tsformer.data.parsing import check_freq, infer_freq, parse_numbers, parse_stamps, parse_texts
+from tsformer.data.parsing import (
+    category_text,
+    check_freq,
+    infer_freq,
+    parse_ids,
+    parse_numbers,
+    parse_stamps,
+    parse_texts,
+)
 from tsformer.errors import DataError
 
 
@@ -143,7 +151,7 @@ def test_findings_take_the_place_of_the_first_error():
     ],
 )
 def test_texts_and_their_numbers_come_in_order_of_appearance(values, texts, codes):
-    found, numbers = parse_texts(pd.Series(values), "shop", whole_numbers=True)
+    found, numbers = parse_texts(pd.Series(values), "shop", category_text)
     assert found == texts
     np.testing.assert_array_equal(numbers, codes)
 
@@ -151,7 +159,7 @@ def test_texts_and_their_numbers_come_in_order_of_appearance(values, texts, code
 def test_names_that_look_like_numbers_are_kept_unless_told_otherwise():
     for column in (pd.Series([1.0, 2.5]), pd.Series(["1.0", "2.5"])):
         assert parse_texts(column, "shop")[0] == ["1.0", "2.5"]
-        assert parse_texts(column, "kind", whole_numbers=True)[0] == ["1", "2.5"]
+        assert parse_texts(column, "kind", category_text)[0] == ["1", "2.5"]
 
 
 @pytest.mark.parametrize(
@@ -161,6 +169,19 @@ def test_names_that_look_like_numbers_are_kept_unless_told_otherwise():
 def test_nested_values_are_no_names(values, types):
     with pytest.raises(DataError, match=r"column 'shop' holds values of type .* that are no names"):
         parse_texts(values.to_pandas(types_mapper=types), "shop")
+
+
+@pytest.mark.parametrize(
+    ("values", "texts"),
+    [
+        ([1.0, 2.5, np.nan], ["1", "2.5"]),
+        (["1.0", 1.0, 1], ["1.0", "1"]),
+        (np.array([1, 2**60]), ["1", str(2**60)]),
+        ([np.float32(7), np.inf], ["7", "inf"]),
+    ],
+)
+def test_ids_of_whole_numbers_are_alike_but_texts_stay(values, texts):
+    assert parse_ids(pd.Series(values), "shop")[0] == texts
 
 
 def test_whole_numbers_beyond_all_bounds_are_refused():

@@ -76,6 +76,10 @@ class Manifest(Config):
         future: files of the future covariates.
         arguments: all else that the forecasts depend on.
         id: column of the ids; None if the series cannot be parted.
+        id_type: Arrow's name of the ids' type in all forecasts; None: as they are.
+        zone: time zone of all forecasts; None: naive.
+        at_least: parts that were asked for, as there were so many ranks.
+        key: in the footer of each part, which tells it from those of another forecast.
         parts: of the input, in its order.
     """
 
@@ -87,7 +91,16 @@ class Manifest(Config):
     future: list[FileState]
     arguments: dict[str, Any]
     id: str | None
+    id_type: str | None
+    zone: str | None
+    at_least: int
+    key: str
     parts: list[PartState]
+
+    def content_hash(self) -> str:
+        """Return a hash of all that the forecasts depend on."""
+        told = self.model_dump(include={"fingerprint", "input", "future", "arguments"})
+        return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:32]
 
     def differences(self, other: "Manifest") -> list[str]:
         """Tell what of another forecast's settings is not as here, in words."""

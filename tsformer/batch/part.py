@@ -1,18 +1,20 @@
 """One part: its rows are read, forecast and written."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+from pandas.api.types import is_string_dtype
 from pyarrow import parquet
 
 from tsformer.batch.plan import Place
 from tsformer.data.gathering import open_gathered
-from tsformer.data.parsing import parse_texts
+from tsformer.data.parsing import id_text, parse_ids
 from tsformer.data.sources import Source, errors_naming, open_source, open_spans, read_frame
 from tsformer.data.writing import write_parquet
 from tsformer.errors import DataError
@@ -21,7 +23,8 @@ from tsformer.history import text_columns
 
 FORECASTS = "forecasts"  # folder in the output, of the parts
 GATHERED = ".gathered"  # folder in the output, of rows brought together
-_ERRORS = b"tsformer.errors"  # in the footer of a part, so that file and errors are one
+# In the footer of a part, so that they are one with its file.
+_ERRORS, _FORECAST = b"tsformer.errors", b"tsformer.forecast"
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,9 @@ class Job:
         output: folder of the forecasts.
         places: where the rows of each part are.
         id: column of the ids; None if the series of the table cannot be parted.
+        id_type: Arrow's name of the ids' type in the forecasts; None: as they are.
+        zone: time zone of the forecasts; None: naive.
+        key: of the forecast that the parts are of.
         arguments: of `Forecaster.predict`.
         on_error: what to do with series that cannot be forecast.
         device: where the network computes.
@@ -46,6 +52,9 @@ class Job:
     output: Path
     places: Sequence[Place]
     id: str | None
+    id_type: str | None
+    zone: str | None
+    key: str
     arguments: Mapping[str, Any]
     on_error: Literal["raise", "skip"]
     device: str
@@ -113,13 +122,15 @@ def forecast_part(forecaster: Forecaster, job: Job, number: int) -> Done:
     try:
         with errors_naming(_name(job, number)):
             future = job.future_rows(number, text_columns(forecaster.config))
-            forecast = forecaster.predict(source, future, **arguments)
+            forecast = _typed(forecaster.predict(source, future, **arguments), job)
     except DataError:
         if job.on_error == "raise" or job.id is None:
             raise
         forecast, errors = _forecast_some(forecaster, job, number, source, arguments)
-    text = json.dumps(errors, ensure_ascii=False).encode()
-    write_parquet(forecast, job.path(number), {_ERRORS: text} if errors else {})
+    footer = {_FORECAST: f"{job.key} {number}".encode()}
+    if errors:
+        footer[_ERRORS] = json.dumps(errors, ensure_ascii=False).encode()
+    write_parquet(forecast, job.path(number), footer)
     return Done(number, len(forecast), len(forecast) // arguments["horizon"], errors)
 
 
@@ -136,7 +147,10 @@ def read_part(job: Job, number: int) -> Done | None:
         return None
     except (OSError, ValueError) as error:  # Arrow's are these
         raise DataError(f"{path}: damaged ({error}). Remove it, and run the same again.") from error
-    errors = json.loads((metadata.metadata or {}).get(_ERRORS, b"[]"))
+    footer = metadata.metadata or {}
+    if footer.get(_FORECAST) != f"{job.key} {number}".encode():
+        raise DataError(f"{path}: not what was written here. Remove it, and run the same again.")
+    errors = json.loads(footer.get(_ERRORS, b"[]"))
     rows = metadata.num_rows
     return Done(number, rows, rows // job.arguments["horizon"], [(id, why) for id, why in errors])
 
@@ -148,7 +162,7 @@ def _name(job: Job, number: int) -> str:
 
 def _forecast_some(
     forecaster: Forecaster, job: Job, number: int, source: Source, arguments: Mapping[str, Any]
-) -> tuple[pd.DataFrame, list[tuple[Any, str]]]:
+) -> tuple[pa.Table, list[tuple[Any, str]]]:
     """Forecast the series that can be, and return the ids and faults of the others.
 
     Halves of the series are tried, and halves of those that fail, until each fault is alone.
@@ -158,52 +172,68 @@ def _forecast_some(
     future = job.future_rows(number, text_columns(forecaster.config))
     if isinstance(future, Source):
         future = read_frame(future)
-    codes = parse_texts(frame[job.id], job.id)[1]  # by appearance; -1: no id
+    codes = parse_ids(frame[job.id], job.id)[1]  # by appearance; -1: no id
     order = np.argsort(codes, kind="stable")
     by_series = frame.iloc[order]
     series, starts = np.unique(codes[order], return_index=True)
     bounds = np.append(starts, len(frame))
-    faults: dict[int, str] = {}
+    ids = by_series[job.id].iloc[starts]
+    errors: list[tuple[Any, str]] = []
 
-    def predict(rows: pd.DataFrame) -> pd.DataFrame:
-        return forecaster.predict(rows, future, **arguments)
-
-    def find(begin: int, end: int) -> None:
+    def forecast(begin: int, end: int) -> Iterator[pa.Table]:
         try:
-            predict(by_series.iloc[bounds[begin] : bounds[end]])
+            rows = by_series.iloc[bounds[begin] : bounds[end]]
+            yield _typed(forecaster.predict(rows, future, **arguments), job)
         except DataError as error:
             middle = (begin + end) // 2
             if begin == middle:
-                faults[begin] = str(error)
+                errors.append((_plain(ids.iloc[begin]), str(error)))
             else:
-                find(begin, middle)
-                find(middle, end)
+                yield from forecast(begin, middle)
+                yield from forecast(middle, end)
 
-    find(0, len(series))
-    if len(faults) < len(series):
-        usable = ~np.isin(codes, series[list(faults)])
-        with errors_naming(_name(job, number)):
-            forecast = predict(frame[usable])
-    else:
-        forecast = _nothing(forecaster, job, frame[job.id], arguments)
-    ids = by_series[job.id].iloc[starts]
-    return forecast, [(_plain(ids.iloc[place]), why) for place, why in sorted(faults.items())]
+    nothing = _nothing(forecaster, job, arguments)
+    found = pa.concat_tables([nothing, *forecast(0, len(series))])
+    return found, errors
 
 
-def _nothing(
-    forecaster: Forecaster, job: Job, ids: pd.Series, arguments: Mapping[str, Any]
-) -> pd.DataFrame:
+def _nothing(forecaster: Forecaster, job: Job, arguments: Mapping[str, Any]) -> pa.Table:
     """Return a forecast of no series."""
     names = ("level", "quantiles", "num_samples", "adaptive", "seed")
     level, quantiles, num_samples, adaptive, seed = (arguments[name] for name in names)
     asked = forecaster.asked(level, quantiles, num_samples or 0, adaptive, seed)
     has_targets = len(forecaster.config.columns.target) > 1
-    return pd.DataFrame(
-        {"unique_id": ids.iloc[:0]}
+    frame = pd.DataFrame(
+        {"unique_id": pd.Series(dtype=str)}
         | ({"target": pd.Series(dtype=str)} if has_targets else {})
-        | {"ds": pd.Series(dtype="datetime64[us]")}
+        | {"ds": pd.DatetimeIndex([], dtype="datetime64[us]").tz_localize(job.zone)}
         | {name: pd.Series(dtype=float) for name in asked.names}
     )
+    return _typed(frame, job)
+
+
+def _typed(forecast: pd.DataFrame, job: Job) -> pa.Table:
+    """Return a forecast with the types that those of all parts have.
+
+    Raises:
+        DataError: its times have a zone where those of the other parts have none, or the reverse.
+    """
+    zone = forecast["ds"].dt.tz
+    if (zone is None) != (job.zone is None):
+        raise DataError(
+            f"its times have {'no zone' if zone is None else f'the zone {zone}'}, where the "
+            f"table's first have {'none' if job.zone is None else job.zone}. Give all of them a "
+            "zone, or none."
+        )
+    ids = forecast["unique_id"]
+    kind = None if job.id_type is None else pa.type_for_alias(job.id_type)
+    if kind == pa.string() and not is_string_dtype(ids):
+        ids = pd.Series([id_text(id) for id in ids], dtype=object)
+    table = pa.Table.from_pandas(forecast.drop(columns="unique_id"), preserve_index=False)
+    table = table.replace_schema_metadata()
+    times = table["ds"].cast(pa.timestamp("us", job.zone))
+    table = table.set_column(table.schema.get_field_index("ds"), "ds", times)
+    return table.add_column(0, "unique_id", pa.array(ids, kind, from_pandas=True))
 
 
 def _plain(id: Any) -> Any:

@@ -1,12 +1,14 @@
 """Which rows of the input make up each part: whole series, read in place wherever that goes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 
 from tsformer.data.files import is_parquet
 from tsformer.data.gathering import Hashes, hash_ids
@@ -29,10 +31,33 @@ class Plan:
     Attributes:
         places: where the rows of each part are.
         part_of: from hashes of ids to the numbers of their parts, -1 for ids not in the input.
+        id_type: of the ids, whichever files they are in.
     """
 
     places: list[Place]
     part_of: Callable[[Hashes], IntArray]
+    id_type: pa.DataType
+
+
+def common_type(types: Collection[pa.DataType]) -> pa.DataType:
+    """Return the type that ids of some types have in common: whole numbers, or else text."""
+    if len(types) == 1:
+        return next(iter(types))
+    return pa.int64() if types and all(map(pa.types.is_integer, types)) else pa.string()
+
+
+def type_of_ids(column: pd.Series) -> pa.DataType | None:
+    """Return the type of a column of ids; None if it has none; text for numbers beside text."""
+    values = column.dropna()
+    if isinstance(values.dtype, pd.CategoricalDtype):
+        values = values.astype(values.cat.categories.dtype)
+    if not len(values):
+        return None
+    try:
+        found = pa.array(values, from_pandas=True).type
+    except pa.ArrowException:
+        return pa.string()
+    return pa.string() if found == pa.large_string() else found
 
 
 def plan_parts(source: Source, id: str, *, max_rows: int, max_series: int, at_least: int) -> Plan:
@@ -53,7 +78,7 @@ def plan_parts(source: Source, id: str, *, max_rows: int, max_series: int, at_le
     max_series = max(min(max_series, runs.num_series // at_least), 1)
     if runs.starts is None:
         num_parts = max(-(-runs.num_rows // max_rows), -(-runs.num_series // max_series))
-        return _gathered_by_hash(runs.distinct, num_parts)
+        return _gathered_by_hash(runs, num_parts)
     ends = runs.ends(list(map(is_parquet, runs.files)))
     rows, series = runs.bounds[ends], runs.num_begun[ends]
     is_large = (np.diff(rows) > max_rows) | (np.diff(series) > max_series)
@@ -74,6 +99,7 @@ class _Runs:
         starts: number of each run's first row, (R,); None where there are too many.
         id: of each run, its place among `distinct`, (R,).
         first: run in which each id appears first, (I,).
+        id_type: of the ids, whichever files they are in.
     """
 
     files: Sequence[Path]
@@ -83,6 +109,7 @@ class _Runs:
     starts: IntArray | None
     id: IntArray
     first: IntArray
+    id_type: pa.DataType
 
     @property
     def num_rows(self) -> int:
@@ -132,10 +159,12 @@ def _find_runs(source: Source, id: str) -> _Runs:
     hashes: list[Hashes] = []
     sample: _Sample | None = None
     lengths = dict.fromkeys(source.files, 0)
+    types: set[pa.DataType] = set()
     num_rows = num_runs = 0
     for chunk in source.chunks([id]):
         assert chunk.file is not None
         distinct, codes = hash_ids(chunk.frame[id], id)
+        types |= {found for found in [type_of_ids(chunk.frame[id])] if found}
         if sample is None:
             begins = np.flatnonzero(np.diff(codes, prepend=codes[0] - 1))
             starts.append(num_rows + begins)
@@ -151,12 +180,13 @@ def _find_runs(source: Source, id: str) -> _Runs:
         lengths[chunk.file] += len(codes)
         num_rows += len(codes)
     file_starts = np.concatenate([[0], np.cumsum(list(lengths.values()))])
+    kind = common_type(types)
     if sample is not None:
         number, none = len(sample.ids) * sample.rate, np.empty(0, np.int64)
-        return _Runs(source.files, file_starts, sample.ids, number, None, none, none)
+        return _Runs(source.files, file_starts, sample.ids, number, None, none, none, kind)
     ids, first, numbers = np.unique(np.concatenate(hashes), return_index=True, return_inverse=True)
     all_starts = np.concatenate(starts)
-    return _Runs(source.files, file_starts, ids, len(ids), all_starts, numbers, first)
+    return _Runs(source.files, file_starts, ids, len(ids), all_starts, numbers, first, kind)
 
 
 @dataclass
@@ -208,7 +238,7 @@ def _in_place(runs: _Runs, ends: IntArray) -> Plan:
                 spans.append(Span(runs.files[file], None if whole else rows))
         places.append(tuple(spans))
     part = np.searchsorted(ends, runs.first, side="right") - 1
-    return Plan(places, runs.part_of(part))
+    return Plan(places, runs.part_of(part), runs.id_type)
 
 
 def _gathered(runs: _Runs, max_rows: int, max_series: int) -> Plan:
@@ -221,15 +251,16 @@ def _gathered(runs: _Runs, max_rows: int, max_series: int) -> Plan:
     cuts = _cut(rows, np.arange(num_ids + 1), max_rows, max_series)
     part = np.empty(num_ids, dtype=np.int64)
     part[order] = np.searchsorted(cuts, np.arange(num_ids), side="right") - 1
-    return Plan([None] * (len(cuts) - 1), runs.part_of(part))
+    return Plan([None] * (len(cuts) - 1), runs.part_of(part), runs.id_type)
 
 
-def _gathered_by_hash(some: Hashes, num_parts: int) -> Plan:
+def _gathered_by_hash(runs: _Runs, num_parts: int) -> Plan:
     """Part the ids in the order of their hashes, so that each part has as many of the sample."""
+    some = runs.distinct
     num_parts = min(num_parts, len(some))
     lowest = some[np.arange(num_parts) * len(some) // num_parts]
 
     def part_of(hashes: Hashes) -> IntArray:
         return np.maximum(np.searchsorted(lowest, hashes, side="right") - 1, 0)
 
-    return Plan([None] * num_parts, part_of)
+    return Plan([None] * num_parts, part_of, runs.id_type)

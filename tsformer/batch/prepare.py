@@ -5,11 +5,15 @@ import shutil
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 from uuid import uuid4
+
+import pandas as pd
 
 from tsformer.batch.config import BatchConfig
 from tsformer.batch.part import GATHERED, gathered_file
 from tsformer.batch.plan import Place, plan_parts
+from tsformer.data.calendar import step_of
 from tsformer.data.columns import Columns
 from tsformer.data.findings import Findings
 from tsformer.data.gathering import gather
@@ -29,12 +33,26 @@ class Input:
         future: the future covariates; None if the model has none.
         columns: parts of the columns.
         id: column that the series are parted by; None if the model takes them all together.
+        zone: of the forecasts' times; None: naive.
     """
 
     history: Source
     future: Source | None
     columns: Columns
     id: str | None
+    zone: str | None
+
+
+class Layout(NamedTuple):
+    """How a table is parted.
+
+    Attributes:
+        places: where the rows of each part are.
+        id_type: Arrow's name of the ids' type; None if the series cannot be parted.
+    """
+
+    places: list[Place]
+    id_type: str | None
 
 
 def check_input(config: BatchConfig, forecaster: Forecaster, output: Path) -> Input:
@@ -46,11 +64,16 @@ def check_input(config: BatchConfig, forecaster: Forecaster, output: Path) -> In
     """
     num_paths = config.num_samples or 0
     forecaster.asked(config.level, config.quantiles, num_paths, config.adaptive, config.seed)
+    if output.resolve().is_relative_to(config.model.resolve()):
+        raise ConfigError(f"output={output} lies in the model folder: name another output.")
     history = _open(config.input, forecaster, output)
     with errors_naming(config.input):
         columns = columns_of(history.names, forecaster.config)
         chunk = next(history.chunks([columns.time]))
-        parse_stamps(chunk.frame[columns.time], columns.time, Findings())
+        _, zone = parse_stamps(chunk.frame[columns.time], columns.time, Findings())
+    own = forecaster.config
+    if zone and own.time_zone and step_of(own.freq) >= pd.Timedelta(days=1):  # see `lay_out`
+        zone = own.time_zone
     future = None
     if names := columns.future_covariates:
         if config.future is None:
@@ -63,10 +86,10 @@ def check_input(config: BatchConfig, forecaster: Forecaster, output: Path) -> In
         if missing := [name for name in needed if name not in future.names]:
             raise DataError(f"{config.future}: no column {missing[0]!r}; it needs {needed}.")
     joint = forecaster.config.model.channels == "joint" and len(columns.target) == 1
-    return Input(history, future, columns, None if joint else columns.id)
+    return Input(history, future, columns, None if joint else columns.id, zone)
 
 
-def lay_out_parts(found: Input, config: BatchConfig, output: Path, at_least: int) -> list[Place]:
+def lay_out_parts(found: Input, config: BatchConfig, output: Path, at_least: int) -> Layout:
     """Return where the rows of each part are, and gather those that are not in one place.
 
     Raises:
@@ -75,7 +98,7 @@ def lay_out_parts(found: Input, config: BatchConfig, output: Path, at_least: int
     """
     history, columns, id = found.history, found.columns, found.id
     if id is None:
-        return [tuple(map(Span, history.files))]
+        return Layout([tuple(map(Span, history.files))], None)
     with errors_naming(config.input):
         plan = plan_parts(
             history,
@@ -90,8 +113,9 @@ def lay_out_parts(found: Input, config: BatchConfig, output: Path, at_least: int
     if found.future:
         names = (id, columns.time, *columns.future_covariates)
         gathered.append(("future", config.future, found.future, names))
+    layout = Layout(plan.places, str(plan.id_type))
     if not gathered:
-        return plan.places
+        return layout
     scratch = output / f"{GATHERED}-{uuid4().hex[:8]}"  # until it is whole
     scratch.mkdir()
     try:
@@ -104,11 +128,13 @@ def lay_out_parts(found: Input, config: BatchConfig, output: Path, at_least: int
         scratch.rename(output / GATHERED)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-    return plan.places
+    return layout
 
 
 def _open(path: Path, forecaster: Forecaster, output: Path) -> Source:
     source = open_source(path, text_columns(forecaster.config))
-    if output.is_relative_to(path) or any(file.is_relative_to(output) for file in source.files):
+    folder = output.resolve()
+    files = [file.resolve() for file in source.files]
+    if folder.is_relative_to(path.resolve()) or any(file.is_relative_to(folder) for file in files):
         raise ConfigError(f"output={output} and {path} lie in one another: name another output.")
     return source

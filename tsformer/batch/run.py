@@ -23,8 +23,8 @@ from tsformer.batch.manifest import (
     remove_scratch,
     write_manifest,
 )
-from tsformer.batch.part import FORECASTS, Done, Job, read_part
-from tsformer.batch.prepare import check_input, lay_out_parts
+from tsformer.batch.part import FORECASTS, GATHERED, Done, Job, read_part
+from tsformer.batch.prepare import Input, check_input, lay_out_parts
 from tsformer.batch.progress import following
 from tsformer.batch.ranks import Ranks, joined_ranks
 from tsformer.batch.ray_engine import check_ray, forecast_by_ray
@@ -109,6 +109,8 @@ def forecast_files(settings: Mapping[str, Any]) -> Summary | None:
                 manifest = _with_states(manifest, done)
                 write_manifest(output, manifest)
             _refuse_changes(manifest)
+            if config.on_error == "raise":
+                _refuse_left_out(output, done)
             _write_errors(output, done)
             remove_scratch(output)
     states = manifest.parts
@@ -134,8 +136,13 @@ def _prepare(config: BatchConfig, output: Path, at_least: int) -> Manifest:
         arguments=_arguments(config, forecaster)
         | {"rows_per_part": config.rows_per_part, "series_per_part": config.series_per_part},
         id=checked.id,
+        id_type=None,
+        zone=checked.zone,
+        at_least=at_least,
+        key="",
         parts=[],
     )
+    fresh = fresh.model_copy(update={"key": fresh.content_hash()})
     if known and config.resume:
         if differing := known.differences(fresh):
             raise BatchError(
@@ -144,16 +151,24 @@ def _prepare(config: BatchConfig, output: Path, at_least: int) -> Manifest:
                 "another output."
             )
         remove_scratch(output, gathered=False)
+        _gather_again(known, checked, config, output)
         return known
     if known:
         remove_forecasts(output, known)
     remove_scratch(output)
-    places = lay_out_parts(checked, config, output, at_least)
-    fresh = fresh.model_copy(
-        update={"parts": [PartState.of(number, place) for number, place in enumerate(places)]}
-    )
+    places, id_type = lay_out_parts(checked, config, output, at_least)
+    parts = [PartState.of(number, place) for number, place in enumerate(places)]
+    fresh = fresh.model_copy(update={"id_type": id_type, "parts": parts})
     write_manifest(output, fresh)
     return fresh
+
+
+def _gather_again(known: Manifest, checked: Input, config: BatchConfig, output: Path) -> None:
+    """Bring rows together once more, where a part is missing of a forecast that had ended."""
+    missing = any(not (output / FORECASTS / part.file).exists() for part in known.parts)
+    needs = known.future or any(part.spans is None for part in known.parts)
+    if missing and needs and not (output / GATHERED).exists():
+        lay_out_parts(checked, config, output, known.at_least)
 
 
 def _arguments(config: BatchConfig, forecaster: Forecaster) -> dict[str, Any]:
@@ -176,6 +191,9 @@ def _job(config: BatchConfig, output: Path, manifest: Manifest, ranks: Ranks) ->
         output=output,
         places=[part.place for part in manifest.parts],
         id=manifest.id,
+        id_type=manifest.id_type,
+        zone=manifest.zone,
+        key=manifest.key,
         arguments=arguments,
         on_error=config.on_error,
         device=ranks.device(config.device),
@@ -184,7 +202,8 @@ def _job(config: BatchConfig, output: Path, manifest: Manifest, ranks: Ranks) ->
 
 def _check_device(name: str) -> None:
     try:
-        torch.empty(0, device=name)
+        if torch.empty(0, device=name).is_meta:
+            raise RuntimeError("it holds no numbers")
     except (RuntimeError, AssertionError) as error:
         raise ConfigError(f"device={name}: cannot be used here ({error}).") from error
 
@@ -231,6 +250,15 @@ def _refuse_changes(manifest: Manifest) -> None:
             raise DataError(
                 f"{file}: changed while it was forecast from. Begin anew with resume=false when "
                 "nothing writes to it."
+            )
+
+
+def _refuse_left_out(output: Path, done: Sequence[Done | None]) -> None:
+    for part in filter(None, done):
+        for id, reason in part.errors:
+            raise DataError(
+                f"series {id!r} was left out by an earlier run with on_error=skip ({reason}). Set "
+                f"it again, or begin anew with resume=false: {output}"
             )
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 
 from tsformer.data.columns import Columns
 from tsformer.data.findings import Finding, Findings, Level
-from tsformer.data.parsing import parse_numbers, parse_texts, shown
+from tsformer.data.parsing import category_text, parse_numbers, parse_texts, shown
 from tsformer.data.placement import Placement, lay_out
 from tsformer.data.scanning import Reader, Rows, Scan, scan
 from tsformer.data.sources import Chunk, Source
@@ -282,7 +282,7 @@ def _features(
     values = np.empty((len(chunk.frame), len(names)))
     for number, name in enumerate(names):
         if name in columns.categorical:
-            texts, codes = parse_texts(chunk.frame[name], name, whole_numbers=True)
+            texts, codes = parse_texts(chunk.frame[name], name, category_text)
             known = pd.Index(categories[name]).get_indexer(pd.Index(texts, dtype=object))
             values[:, number] = np.array([*known, np.nan])[codes]
         else:

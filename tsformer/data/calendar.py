@@ -75,11 +75,11 @@ def calendar_features(
         cycles.append((stamps.day_of_week + hour / 24) / 7)
     if yearly:
         cycles.append((stamps.day_of_year - 1 + hour / 24) / 365.25)
-    angle = 2 * np.pi * np.array(cycles).reshape(len(cycles), len(stamps)).T
+    angle = 2 * np.pi * np.array(cycles).reshape(len(cycles), len(stamps))
     features = [np.sin(angle), np.cos(angle)]
     if holidays is not None:
-        features.append(_are_holidays(stamps, freq, holidays)[:, None])
-    return np.concatenate(features, axis=1).astype(np.float32)
+        features.append(_are_holidays(stamps, freq, holidays)[None])
+    return np.ascontiguousarray(np.concatenate(features).T, dtype=np.float32)
 
 
 def _are_holidays(stamps: pd.DatetimeIndex, freq: str, place: str) -> BoolArray:

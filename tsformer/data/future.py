@@ -4,7 +4,14 @@ import numpy as np
 import pandas as pd
 
 from tsformer.data.columns import Columns
-from tsformer.data.parsing import grid_stamps, parse_numbers, parse_stamps, parse_texts
+from tsformer.data.parsing import (
+    category_text,
+    grid_stamps,
+    parse_ids,
+    parse_numbers,
+    parse_stamps,
+    parse_texts,
+)
 from tsformer.data.store import SeriesStore
 from tsformer.data.types import FloatArray, IntArray
 from tsformer.errors import DataError
@@ -89,7 +96,7 @@ def _values(
     categories: dict[str, tuple[str, ...]] = {}
     for number, name in enumerate(columns.future_covariates):
         if name in columns.categorical:
-            texts, codes = parse_texts(future[name], name, whole_numbers=True)
+            texts, codes = parse_texts(future[name], name, category_text)
             categories[name] = tuple(texts)
             values[:, number] = np.where(codes >= 0, codes, np.nan)
         else:
@@ -117,7 +124,7 @@ def _locate(
         return np.tile(np.arange(len(groups)), (len(future), 1)), position
     group_of = np.empty(groups.size, dtype=np.int64)
     group_of[groups.ravel()] = np.repeat(np.arange(len(groups)), groups.shape[1])
-    texts, codes = parse_texts(future[columns.id], columns.id)
+    texts, codes = parse_ids(future[columns.id], columns.id)
     number = {id: number for number, id in enumerate(store.table_ids)}
     id = np.array([*(number.get(text, -1) for text in texts), -1])[codes][:, None]
     series = id * store.num_targets + np.arange(store.num_targets)

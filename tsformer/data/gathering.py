@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tsformer.data.files import chunk_rows, regroup
 from tsformer.data.frames import arrow_to_pandas
-from tsformer.data.parsing import parse_texts
+from tsformer.data.parsing import parse_ids
 from tsformer.data.sources import CHUNK_VALUES, Chunk, Source, decoded
 from tsformer.data.types import IntArray
 from tsformer.errors import DataError
@@ -28,7 +28,7 @@ def hash_ids(column: pd.Series, name: str) -> tuple[Hashes, IntArray]:
     The last hash is that of rows without an id, which have the number -1. An id has the same hash
     everywhere and always, be it a number or text.
     """
-    texts, codes = parse_texts(column, name)
+    texts, codes = parse_ids(column, name)
     hashes = pd.util.hash_array(np.array([*texts, ""], dtype=object), categorize=False)
     hashes[-1] = NO_ID
     return hashes, codes

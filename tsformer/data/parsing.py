@@ -3,6 +3,7 @@
 import re
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -120,15 +121,14 @@ def _to_floats(column: pd.Series, name: str, findings: Findings, place: Place) -
 
 
 def parse_texts(
-    column: pd.Series, name: str, *, whole_numbers: bool = False
+    column: pd.Series, name: str, as_text: Callable[[Any], str] = str
 ) -> tuple[list[str], IntArray]:
     """Return the distinct values as text, and the number of each row's, (R,); -1 where missing.
 
     Args:
         column: values of any type.
         name: of the column.
-        whole_numbers: read 1.0 as 1, so that a column of whole numbers reads the same whether it
-            came as integers or, for a missing value, as floats.
+        as_text: of one value.
 
     Raises:
         DataError: the values are lists or the like.
@@ -140,14 +140,27 @@ def parse_texts(
             f"column {name!r} holds values of type {column.dtype} that are no names ({error}). "
             "Convert them to text, or do not use the column."
         ) from error
-    texts = [str(value) for value in values]
-    if whole_numbers:
-        texts = [re.sub(r"^(-?\d+)\.0$", r"\1", text) for text in texts]
+    texts = [as_text(value) for value in values]
     codes = codes.astype(np.int64)
     merged: dict[str, int] = {}  # the number 1 and the text 1 are one
     index = [merged.setdefault(text, len(merged)) if text else -1 for text in texts]
     codes = np.array([*index, -1], dtype=np.int64)[codes]  # the last stands for -1
     return list(merged), codes
+
+
+def parse_ids(column: pd.Series, name: str) -> tuple[list[str], IntArray]:
+    """Return what `parse_texts` does; the number 1.0 is 1, but the text 1.0 is not."""
+    return parse_texts(column, name, id_text)
+
+
+def id_text(value: Any) -> str:
+    """Return an id as text; whole numbers are alike as integers and, beside gaps, as floats."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def category_text(value: Any) -> str:
+    """Return a category as text; whole numbers are alike also where they were read as text."""
+    return re.sub(r"^(-?\d+)\.0$", r"\1", str(value))
 
 
 def parse_stamps(

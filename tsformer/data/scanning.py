@@ -10,9 +10,11 @@ from tsformer.data.columns import Columns
 from tsformer.data.findings import Finding, Findings
 from tsformer.data.parsing import (
     Place,
+    category_text,
     day_and_month,
     find_day_first,
     is_text,
+    parse_ids,
     parse_numbers,
     parse_stamps,
     parse_texts,
@@ -152,7 +154,7 @@ class Reader:
         valid = stamps.notna()
         id = np.zeros(len(frame), dtype=np.int64)
         if columns.id is not None:
-            texts, codes = parse_texts(frame[columns.id], columns.id)
+            texts, codes = parse_ids(frame[columns.id], columns.id)
             numbers = [self.ids.setdefault(text, len(self.ids)) for text in texts]
             id = np.array([*numbers, -1], dtype=np.int64)[codes]
             if (id < 0).any():
@@ -197,7 +199,7 @@ def scan(reader: Reader, findings: Findings) -> Scan:
                 text = f"column {name!r}: no value"
                 findings.add(Finding("note", "empty covariate", text, _AS_MEAN, int(empty)), name)
         for name, values in texts.items():
-            values.update(parse_texts(chunk.frame[name], name, whole_numbers=True)[0])
+            values.update(parse_texts(chunk.frame[name], name, category_text)[0])
         targets = rows.of(parse_numbers(chunk.frame, columns.target, findings, place))
         _grow(found, len(reader.ids))
         found.unsorted[_find_unsorted(rows, found.last)] = True

@@ -268,7 +268,12 @@ def gather(rows: NDArray[F], first: IntArray, length: int, inside: bool) -> NDAr
         first: where each span begins, (B,); what lies outside the array becomes arbitrary rows.
         length: of a span.
         inside: no span reaches beyond the array.
+
+    Raises:
+        ValueError: the rows are not contiguous.
     """
+    if not rows.flags.c_contiguous:
+        raise ValueError("rows of spans must be contiguous")
     num_rows, width = rows.shape
     shape = (len(first), length, width)
     if not width or length > num_rows:
