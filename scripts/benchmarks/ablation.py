@@ -26,6 +26,7 @@ from tsformer.training import fit, write_atomically
 
 PLAN = CONF.with_name("docs") / "benchmarks" / "ablation.yaml"
 KEY = ("base", "overrides", "change", "seed")
+_ERRORS = ("mse", "mae")
 _QUIET = ["trainer.progress_bar=false", "logger.tensorboard=false", "logger.csv=false"]
 
 
@@ -68,7 +69,8 @@ def measure_ablation(arguments: Sequence[str]) -> Markdown:
         print(f"{number}/{len(missing)}: {trial.base}, {change}, seed {trial.seed}", flush=True)
         records.append({**trial._asdict(), **_fit(trial), **about})
         add_record(lines, records[-1])
-    table = as_markdown(records, f"python scripts/benchmark.py ablation {plan}")
+    named = "" if plan == PLAN else f" {plan}"
+    table = as_markdown(records, f"python scripts/benchmark.py ablation{named}")
     write_atomically(plan.with_suffix(".md"), table)
     return Markdown(table)
 
@@ -102,12 +104,7 @@ def _fit(trial: Trial) -> dict[str, float]:
             config = compose("fit", [*_QUIET, *trial.overrides, *trial.change.split(), *run])
         settings: Any = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
         metrics = fit(settings).metrics
-    test = metrics["test"][MODEL]
-    return {
-        "mse": test["scaled_mse"],
-        "mae": test["scaled_mae"],
-        "seconds": metrics["train_seconds"],
-    }
+    return {name: metrics["test"][MODEL][f"scaled_{name}"] for name in _ERRORS}
 
 
 def as_markdown(records: Iterable[Record], command: str) -> str:
@@ -122,17 +119,14 @@ def as_markdown(records: Iterable[Record], command: str) -> str:
         text.append(
             f"\n## {base}\n\n`{' '.join(own[0]['overrides'])}`, test errors in scaled units. With "
             f"{len(own)} seeds the base's MAE is from {min(maes):.4f} to {max(maes):.4f}: less "
-            "than that is noise. Seconds are of training, on a busy machine.\n\n"
-            "| change | MSE | MAE | to the base's mean | seconds | commit |\n"
-            "| --- | --- | --- | --- | --- | --- |\n"
+            "than that is noise.\n\n"
+            "| change | MSE | MAE | to the base's mean | commit |\n"
+            "| --- | --- | --- | --- | --- |\n"
         )
         for change, found in changes.items():
-            mse, mae, seconds = (
-                statistics.mean(record[name] for record in found)
-                for name in ("mse", "mae", "seconds")
-            )
+            mse, mae = (statistics.mean(record[name] for record in found) for name in _ERRORS)
             text.append(
                 f"| {f'`{change}`' if change else 'none'} | {mse:.4f} | {mae:.4f} | "
-                f"{mae / statistics.mean(maes) - 1:+.1%} | {seconds:.0f} | {found[0]['commit']} |\n"
+                f"{mae / statistics.mean(maes) - 1:+.1%} | {found[0]['commit']} |\n"
             )
     return "".join(text)
