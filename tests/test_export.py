@@ -190,7 +190,7 @@ def test_mistakes_end_in_a_line(tmp_path: Path) -> None:
         ([model, "output=model.bin"], "a file of format=onnx is called *.onnx"),
         ([model, "output=model.onnx", "format=tflite"], "'onnx' or 'torch_export'"),
         (["model=nowhere", "output=model.onnx"], "nowhere: not a model folder"),
-        (["output=model.onnx"], "Missing mandatory value: model"),
+        (["output=model.onnx"], "model: a value is needed"),
     ):
         result = run_script(*overrides, cwd=tmp_path)
         assert result.returncode == 2
