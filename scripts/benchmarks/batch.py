@@ -31,11 +31,14 @@ def measure_batch(settings: Sequence[str]) -> Table:
         settings: `series=1000000`, `steps=200`, and `ways=local,local-2,ray-1`, engines and
             their numbers of workers.
     """
-    given = dict(setting.split("=", 1) for setting in settings)
-    num_series, num_steps = int(given.pop("series", 10_000)), int(given.pop("steps", 200))
-    ways = given.pop("ways", "local,local-2").split(",")
-    if given:
-        raise ConfigError(f"{min(given)}: there is no such setting of this benchmark.")
+    given = {"series": "10_000", "steps": "200", "ways": "local,local-2"}
+    given |= {key: value for key, _, value in (setting.partition("=") for setting in settings)}
+    if unknown := given.keys() - {"series", "steps", "ways"}:
+        raise ConfigError(f"{min(unknown)}: there is no such setting of this benchmark.")
+    num_series, num_steps = (_count(name, given[name]) for name in ("series", "steps"))
+    ways = given["ways"].split(",")
+    if strange := [way for way in ways if not re.fullmatch(r"(local|ray)(-\d+)?", way)]:
+        raise ConfigError(f"ways={strange[0]}: give local, local-2, ray-1 and the like.")
     table = new_table(
         f"{num_series:,} series of {num_steps} steps, {HORIZON} forecast",
         "s",
@@ -59,6 +62,16 @@ def measure_batch(settings: Sequence[str]) -> Table:
             engine, _, workers = way.partition("-")
             add_row(table, way, num_series, *forecast_files(home, way, engine, workers or "0"))
     return table
+
+
+def _count(name: str, value: str) -> int:
+    try:
+        number = int(value)
+    except ValueError as error:
+        raise ConfigError(f"{name}={value}: give a whole number.") from error
+    if number < 1:
+        raise ConfigError(f"{name}={value}: give a number from 1 up.")
+    return number
 
 
 def add_row(
