@@ -107,7 +107,7 @@ def describe(forecaster: Forecaster) -> dict[str, Any]:
         "future_features": calendar + ahead,
         "static_features": _encoded(columns.static_covariates, config.static),
     }
-    scaler = config.scaler
+    scaler, parameters = config.scaler, _parameters(forecaster)
     return {
         "inputs": {
             name: {
@@ -120,10 +120,10 @@ def describe(forecaster: Forecaster) -> dict[str, Any]:
         },
         "outputs": {
             OUTPUT: {
-                "shape": ["batch", config.horizon, config.num_channels, _num_parameters(config)],
+                "shape": ["batch", config.horizon, config.num_channels, len(parameters)],
                 "type": "float32",
                 "what": "in scaled units; the last axis holds `parameters`",
-                "parameters": _parameters(forecaster),
+                "parameters": parameters,
             }
         },
         "scaled units": {
@@ -235,11 +235,6 @@ def _compare(found: Float32Array, expected: Float32Array) -> None:
             "the exported graph does not forecast what the network does, so it was not written. "
             "Try another release of torch, onnxscript or onnxruntime, or the other format."
         )
-
-
-def _num_parameters(config: ForecasterConfig) -> int:
-    head = config.model.head
-    return len({*config.model.quantiles, 0.5}) if head == "quantile" else len(_PARAMETERS[head])
 
 
 def _parameters(forecaster: Forecaster) -> list[str]:

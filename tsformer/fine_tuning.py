@@ -30,13 +30,13 @@ def fine_tune(
     forecaster: Forecaster,
     history: History,
     *,
-    max_epochs: int = 5,
-    max_steps: int = -1,
-    lr: float = 1e-4,
-    batch_size: int = 128,
-    validation: float | None = None,
-    seed: int = 0,
-    output: str | Path | None = None,
+    max_epochs: int,
+    max_steps: int,
+    lr: float,
+    batch_size: int,
+    validation: float | None,
+    seed: int,
+    output: str | Path | None,
 ) -> Forecaster:
     """Return a forecaster whose training went on; see `Forecaster.fine_tune`."""
     own = forecaster.config

@@ -447,13 +447,15 @@ def _refit_arguments(refit: bool | Mapping[str, Any], seed: int) -> dict[str, An
     if refit is not True and not isinstance(refit, Mapping):
         raise ConfigError(f"refit={refit!r}: give True, or the arguments of fine_tune by name.")
     given = {} if refit is True else dict(refit)
-    known = signature(Forecaster.fine_tune).parameters.keys() - {"self", "frame", "output"}
+    parameters = signature(Forecaster.fine_tune).parameters
+    usual = {name: x.default for name, x in parameters.items() if name not in ("self", "frame")}
+    known = usual.keys() - {"output"}
     if unknown := sorted(given.keys() - known):
         raise ConfigError(
             f"refit: {unknown[0]!r} is no argument of fine_tune that can be given here: "
             f"{', '.join(sorted(known))}."
         )
-    return {"seed": seed, **given}
+    return usual | {"seed": seed, **given}
 
 
 def _encode_future(

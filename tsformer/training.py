@@ -18,6 +18,7 @@ from tsformer.console import open_console
 from tsformer.data.catalog import load_data
 from tsformer.data.forecast_data import ForecastData
 from tsformer.data.groups import channel_names
+from tsformer.data.writing import write_atomically
 from tsformer.forecaster import Forecaster
 from tsformer.forecaster_config import (
     EncoderConfig,
@@ -148,10 +149,3 @@ def _without_nan(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _without_nan(item) for key, item in value.items()}
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Write a file that is whole at any time."""
-    scratch = path.with_name(f".{path.name}")
-    scratch.write_text(text, encoding="utf-8")
-    scratch.replace(path)

@@ -20,9 +20,10 @@ from rich.markdown import Markdown
 from benchmarks.common import commit, machine
 from benchmarks.results import Record, add_record, read_records
 from tsformer.cli import CONF
+from tsformer.data.writing import write_atomically
 from tsformer.errors import ConfigError
 from tsformer.report import MODEL
-from tsformer.training import fit, write_atomically
+from tsformer.training import fit
 
 PLAN = CONF.with_name("docs") / "benchmarks" / "ablation.yaml"
 KEY = ("base", "overrides", "change", "seed")

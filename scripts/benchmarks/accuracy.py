@@ -15,7 +15,7 @@ from benchmarks.accuracy_report import as_csv, as_markdown, as_table, summarise
 from benchmarks.accuracy_scores import RUNNERS
 from benchmarks.common import commit, machine
 from benchmarks.results import Record, add_record, read_records
-from tsformer.training import write_atomically
+from tsformer.data.writing import write_atomically
 
 KEY = ("task", "dataset", "horizon", "seed", "settings")
 

@@ -2,13 +2,11 @@
 
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
-from uuid import uuid4
 
 from tsformer import __version__
 from tsformer.batch.part import FORECASTS, GATHERED, part_name
@@ -16,6 +14,7 @@ from tsformer.batch.plan import Place
 from tsformer.config import Config, parse
 from tsformer.data.locking import alone
 from tsformer.data.sources import Span
+from tsformer.data.writing import write_atomically
 from tsformer.errors import BatchError, ConfigError
 
 MANIFEST, ERRORS = "manifest.json", "errors.parquet"
@@ -79,7 +78,6 @@ class Manifest(Config):
         id_type: Arrow's name of the ids' type in all forecasts; None: as they are.
         zone: time zone of all forecasts; None: naive.
         at_least: parts that were asked for, as there were so many ranks.
-        key: in the footer of each part, which tells it from those of another forecast.
         parts: of the input, in its order.
     """
 
@@ -94,11 +92,11 @@ class Manifest(Config):
     id_type: str | None
     zone: str | None
     at_least: int
-    key: str
     parts: list[PartState]
 
-    def content_hash(self) -> str:
-        """Return a hash of all that the forecasts depend on."""
+    @property
+    def key(self) -> str:
+        """A hash of all that the forecasts depend on, which tells parts from those of others."""
         told = self.model_dump(include={"fingerprint", "input", "future", "arguments"})
         return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:32]
 
@@ -189,15 +187,7 @@ def read_manifest(output: Path) -> Manifest | None:
 
 def write_manifest(output: Path, manifest: Manifest) -> None:
     """Write the manifest, all of it or nothing."""
-    partial = output / f".{MANIFEST}-{uuid4().hex[:8]}"
-    try:
-        with partial.open("w", encoding="utf-8") as file:
-            file.write(manifest.model_dump_json(indent=1))
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(output / MANIFEST)
-    finally:
-        partial.unlink(missing_ok=True)
+    write_atomically(output / MANIFEST, manifest.model_dump_json(indent=1))
 
 
 def remove_forecasts(output: Path, manifest: Manifest) -> None:

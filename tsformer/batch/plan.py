@@ -49,10 +49,12 @@ def common_type(types: Collection[pa.DataType]) -> pa.DataType:
 def type_of_ids(column: pd.Series) -> pa.DataType | None:
     """Return the type of a column of ids; None if it has none; text for numbers beside text."""
     values = column.dropna()
-    if isinstance(values.dtype, pd.CategoricalDtype):
-        values = values.astype(values.cat.categories.dtype)
     if not len(values):
         return None
+    if isinstance(values.dtype, pd.CategoricalDtype):
+        values = values.astype(values.cat.categories.dtype)
+    if values.dtype != object:  # whose values are all of one type
+        values = values.iloc[:1]
     try:
         found = pa.array(values, from_pandas=True).type
     except pa.ArrowException:

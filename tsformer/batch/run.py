@@ -139,10 +139,8 @@ def _prepare(config: BatchConfig, output: Path, at_least: int) -> Manifest:
         id_type=None,
         zone=checked.zone,
         at_least=at_least,
-        key="",
         parts=[],
     )
-    fresh = fresh.model_copy(update={"key": fresh.content_hash()})
     if known and config.resume:
         if differing := known.differences(fresh):
             raise BatchError(

@@ -1,8 +1,10 @@
-"""Files of Parquet, whole or not there."""
+"""Files that are whole, or not there."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 from uuid import uuid4
 
 import pandas as pd
@@ -13,7 +15,7 @@ from pyarrow import parquet
 def write_parquet(
     frame: pd.DataFrame | pa.Table, path: Path, metadata: Mapping[bytes, bytes] | None = None
 ) -> None:
-    """Write a table, under a temporary name `.NAME-*` until it is on disk.
+    """Write a table; see `replacing`.
 
     Args:
         frame: any; the index of a pandas frame is left out.
@@ -28,10 +30,23 @@ def write_parquet(
         table = pa.Table.from_pandas(frame, preserve_index=False)
     if metadata:
         table = table.replace_schema_metadata({**(table.schema.metadata or {}), **metadata})
+    with replacing(path) as file:
+        parquet.write_table(table, file)
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write a text; see `replacing`."""
+    with replacing(path) as file:
+        file.write(text.encode())
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """Give a file to write, whose name is `.NAME-*` until it is on disk."""
     partial = path.with_name(f".{path.name}-{uuid4().hex[:8]}")
     try:
         with partial.open("wb") as file:
-            parquet.write_table(table, file)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         partial.replace(path)
