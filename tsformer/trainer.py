@@ -12,13 +12,7 @@ import torch
 import yaml
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import Callback, LightningModule, Trainer
-from lightning.pytorch.callbacks import (
-    EarlyStopping,
-    LearningRateMonitor,
-    ModelCheckpoint,
-    RichProgressBar,
-)
-from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger
+from lightning.pytorch.callbacks import EarlyStopping, LearningRateMonitor, ModelCheckpoint
 
 from tsformer.checkpoint import CONFIG_KEY
 from tsformer.config import FitConfig
@@ -28,9 +22,11 @@ from tsformer.data.forecast_data import ForecastData
 from tsformer.errors import ConfigError, TsformerError
 from tsformer.forecaster_config import ForecasterConfig
 from tsformer.forecasting import calibrate
+from tsformer.loggers import build_loggers
 from tsformer.model_folder import config_text
 from tsformer.module import ForecastModule
 from tsformer.nn import ForecastNetwork
+from tsformer.progress import ProgressBar
 
 log = logging.getLogger(__name__)
 
@@ -150,18 +146,14 @@ def _build_trainer(
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
     for message in ("does not have many workers", "treespec, LeafSpec", "logging interval"):
         warnings.filterwarnings("ignore", message=f".*{message}.*")
-    loggers: list[Logger] = []
-    if config.logger.csv:
-        loggers.append(CSVLogger(run, name="csv", version=""))
-    if config.logger.tensorboard:
-        loggers.append(TensorBoardLogger(run, name="tensorboard", version=""))
+    loggers = build_loggers(config.logger, run)
     if loggers:
         callbacks.append(LearningRateMonitor("step"))
     if config.callbacks.early_stopping_patience:
         patience = config.callbacks.early_stopping_patience
         callbacks.append(EarlyStopping(config.callbacks.monitor, patience=patience))
     if config.trainer.progress_bar:
-        callbacks.append(RichProgressBar(refresh_rate=config.trainer.log_every_n_steps, leave=True))
+        callbacks.append(ProgressBar(refresh_rate=config.trainer.log_every_n_steps, leave=True))
     settings = config.trainer.model_dump(exclude={"progress_bar", "tf32"})
     max_steps = config.trainer.max_steps
     # Validate once an epoch; a training shorter than its last epoch ends with a validation too.
