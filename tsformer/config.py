@@ -271,6 +271,20 @@ class PathsConfig(Config):
     run: str
 
 
+class TrialConfig(Config):
+    """Which trial of a sweep a fit is; its sweeper sets this.
+
+    Attributes:
+        storage: what the sweep's study is kept in, a journal file or the URL of a database.
+        study: its name there.
+        number: of the trial.
+    """
+
+    storage: str
+    study: str
+    number: int = Field(ge=0)
+
+
 class FitConfig(Config):
     """All settings of one fit."""
 
@@ -284,6 +298,8 @@ class FitConfig(Config):
     spectral_loss: float = Field(ge=0, le=1)
     ema_decay: float | None = Field(gt=0, lt=1)
     conformal: bool
+    verbose: bool = False
+    trial: TrialConfig | None = None
     dataset: DatasetConfig
     scaling: ScalingConfig
     sampling: SamplingConfig
