@@ -1,5 +1,6 @@
 """fine_tune: training goes on, the meaning of what the network sees stays."""
 
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from tsformer.data.forecast_data import ForecastData
 from tsformer.data.table import SeriesTable
 from tsformer.errors import ConfigError, DataError
 from tsformer.forecaster import Forecaster
+from tsformer.ranks import Interrupted
 from tsformer.training import describe_forecaster
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*:UserWarning:lightning")
@@ -219,8 +221,8 @@ def test_a_value_and_two_horizons_are_enough() -> None:
 
 
 def test_an_interrupt_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: object) -> None:
-        raise SystemExit(1)  # as Lightning does
+    def interrupted(*_: object, **__: object) -> None:
+        raise Interrupted(signal.SIGINT)
 
     monkeypatch.setattr(fine_tuning, "train", interrupted)
     with pytest.raises(KeyboardInterrupt):

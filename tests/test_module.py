@@ -170,7 +170,6 @@ def build(decoding="parallel", linear_skip="none", **overrides):
         "linear_skip": linear_skip,
     }
     settings = {
-        "num_groups": 3,
         "loss": "mse",
         "ema_decay": None,
         "optimizer": {"name": "adamw", "lr": 1e-2, "weight_decay": 0.0, "betas": (0.9, 0.999)},

@@ -12,7 +12,9 @@ from tsformer.model_folder import parse_config
 from tsformer.nn import ForecastNetwork
 from tsformer.weights import build_network, check_finite, check_shapes, num_bytes
 
-CONFIG_KEY = "tsformer_config"  # of a checkpoint, where `config_text` stands
+BEST, LAST = "best.ckpt", "last.ckpt"
+# Of what stands in a checkpoint: `config_text`, and how many ranks' training it is.
+CONFIG_KEY, WORLD_KEY = "tsformer_config", "tsformer_world_size"
 
 
 def read_checkpoint(path: Path) -> tuple[ForecastNetwork, ForecasterConfig]:
@@ -36,7 +38,7 @@ def read_checkpoint(path: Path) -> tuple[ForecastNetwork, ForecasterConfig]:
         raise ModelFolderError(f"{path}: not a checkpoint of a fit of tsformer.")
     config = parse_config(text.encode(errors="replace"), str(path))
     try:
-        weights = _forecasting_weights(state)
+        weights = forecasting_weights(state)
         shapes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
         if num_bytes(shapes) > path.stat().st_size:  # a tensor may repeat one number for ever
             raise ValueError("tensors larger than the file")
@@ -47,7 +49,7 @@ def read_checkpoint(path: Path) -> tuple[ForecastNetwork, ForecasterConfig]:
         raise ModelFolderError(f"{path}: damaged ({str(error)[:1000]}).") from error
 
 
-def _forecasting_weights(state: dict[Any, Any]) -> dict[str, Tensor]:
+def forecasting_weights(state: dict[Any, Any]) -> dict[str, Tensor]:
     """Return the averaged weights, or those of the network if it has no average."""
     names = [name for name in state if isinstance(name, str)]
     averaged = any(name.startswith("averaged.") for name in names)

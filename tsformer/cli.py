@@ -19,7 +19,10 @@ CONF_FITTED = CONF / "fitted"
 
 
 def run_script(
-    config_name: str, task: Callable[[dict[str, Any]], Any], folder: Path = CONF
+    config_name: str,
+    task: Callable[[dict[str, Any]], Any],
+    folder: Path = CONF,
+    more: Callable[[list[str]], list[str]] | None = None,
 ) -> None:
     """Compose `conf/<config_name>.yaml` with the command line, and call `task` for each job.
 
@@ -31,6 +34,7 @@ def run_script(
         task: receives the resolved settings as plain values; what it returns is the objective of
             a sweep.
         folder: that the config is in.
+        more: from the command line's arguments to further ones for Hydra.
     """
     composed = False
     show_traceback = os.environ.get("HYDRA_FULL_ERROR") == "1"
@@ -50,6 +54,8 @@ def run_script(
             raise SystemExit(_report(error)) from None
 
     try:
+        if more is not None:
+            sys.argv += more(sys.argv[1:])
         job()
     except (TsformerError, HydraException, OmegaConfBaseException, OSError, ValueError) as error:
         # Of `group=null` Hydra tells by a ValueError; one of the task would be a bug.

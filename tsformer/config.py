@@ -223,12 +223,20 @@ class SchedulerConfig(Config):
 
 
 class TrainerConfig(Config):
-    """What Lightning's Trainer needs; -1 means no limit of epochs or steps."""
+    """How long is trained and on what; -1 means no limit of epochs or steps.
+
+    What has a default here says how ranks share the work.
+    """
 
     max_epochs: int = Field(ge=-1)
     max_steps: int = Field(ge=-1)
     accelerator: Literal["cpu", "gpu", "cuda", "mps", "auto"]
-    devices: int | str
+    devices: Annotated[int, Field(gt=0)] | Literal["auto"]
+    num_nodes: int = Field(default=1, gt=0)
+    strategy: Literal["auto", "ddp", "fsdp"] = "auto"
+    max_restarts: int = Field(default=0, ge=0)
+    accumulate_grad_batches: int = Field(default=1, gt=0)
+    deterministic: bool = False
     precision: Literal["32-true", "bf16-mixed", "16-mixed"]
     tf32: bool
     gradient_clip_val: float | None = Field(ge=0)
@@ -242,8 +250,6 @@ class TrainerConfig(Config):
                 "nothing ends the training, or it has no step: set max_epochs or max_steps above "
                 "0, and the other to -1 for no limit"
             )
-        if self.devices not in (1, "1"):
-            raise ValueError(f"devices={self.devices!r}: training runs on one device as yet")
         return self
 
 
@@ -252,6 +258,7 @@ class CallbacksConfig(Config):
 
     monitor: Literal["val/mae", "val/mse", "val/loss"]
     early_stopping_patience: int | None = Field(gt=0)
+    save_every_n_steps: int | None = Field(default=None, gt=0)
 
 
 class LoggerConfig(Config):
@@ -299,6 +306,7 @@ class FitConfig(Config):
     ema_decay: float | None = Field(gt=0, lt=1)
     conformal: bool
     verbose: bool = False
+    resume: str | None = None
     trial: TrialConfig | None = None
     dataset: DatasetConfig
     scaling: ScalingConfig

@@ -19,3 +19,11 @@ class ModelFolderError(TsformerError):
 
 class BatchError(TsformerError):
     """A batch forecast cannot go on: for its output folder, or for one of its processes."""
+
+
+class TrainingError(TsformerError):
+    """A training cannot go on: it diverged, or its checkpoint does not fit."""
+
+
+class RankError(TsformerError):
+    """One of the processes of a training has died."""

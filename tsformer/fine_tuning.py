@@ -2,13 +2,13 @@
 
 import logging
 import math
+import signal
 import tempfile
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
-from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from tsformer.arguments import count
 from tsformer.config import FitConfig, parse
@@ -19,7 +19,9 @@ from tsformer.forecaster import Forecaster
 from tsformer.forecaster_config import ForecasterConfig, ScalerConfig, network_settings
 from tsformer.history import History
 from tsformer.model_folder import CONFIG
-from tsformer.trainer import build_module, claim, train, versions
+from tsformer.ranks import Interrupted
+from tsformer.run_folder import claimed
+from tsformer.trainer import build_module, train, versions
 
 log = logging.getLogger(__name__)
 
@@ -62,16 +64,16 @@ def fine_tune(
         changes = {"scaler": ScalerConfig.of(data.scaler), "versions": versions()}
         described = own.model_copy(update=changes)
         torch.manual_seed(config.seed)
-        module = build_module(config, network_settings(own), len(data.groups))
+        module = build_module(config, network_settings(own))
         for copy in filter(None, (module.network, module.averaged)):
             copy.load_state_dict(forecaster.network.state_dict())
-        claim(run, config)
-        try:
-            trained = train(data, module, run, described)
-        except SIGTERMException:
-            raise
-        except SystemExit as stop:  # so Lightning ends a training that Ctrl+C interrupts
-            raise KeyboardInterrupt from stop
+        with claimed(run, config):
+            try:
+                trained = train(data, module, run, described)
+            except Interrupted as stop:
+                if stop.number == signal.SIGINT:
+                    raise KeyboardInterrupt from stop
+                raise
         log.info(
             "%s %.4f after step %s; trained in %.0f s",
             config.callbacks.monitor,

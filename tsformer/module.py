@@ -5,6 +5,7 @@ from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from lightning.pytorch import LightningModule
@@ -57,6 +58,21 @@ def spectral_loss(forecast: Tensor, target: Tensor, observed: Tensor) -> Tensor:
     return torch.fft.rfft(error, dim=1, norm="ortho").abs().mean()
 
 
+class DivergedError(ArithmeticError):
+    """The loss of a batch is not finite.
+
+    Attributes:
+        groups: of the windows at fault, by their numbers.
+        loss: infinite or NaN.
+    """
+
+    def __init__(self, groups: list[int], loss: float) -> None:
+        """Remember both."""
+        super().__init__(f"the loss is {loss}")
+        self.groups = groups
+        self.loss = loss
+
+
 class ForecastModule(LightningModule):
     """Trains a `ForecastNetwork`; validates it by the forecasts it would give."""
 
@@ -64,13 +80,13 @@ class ForecastModule(LightningModule):
         self,
         *,
         network: dict[str, Any],
-        num_groups: int,
         loss: str,
         spectral_loss: float = 0.0,
         ema_decay: float | None,
         optimizer: dict[str, Any],
         scheduler: dict[str, Any],
         compile: bool = False,
+        seed: int = 0,
     ) -> None:
         """Build the network.
 
@@ -78,13 +94,13 @@ class ForecastModule(LightningModule):
 
         Args:
             network: arguments of `ForecastNetwork`.
-            num_groups: groups of series that are forecast together, N.
             loss: of point forecasts; see `masked_loss`.
             spectral_loss: part of the loss that the function of this name takes.
             ema_decay: see `update_average`; None forecasts with the weights as they are.
             optimizer: fields of `OptimizerConfig`.
             scheduler: fields of `SchedulerConfig`.
             compile: compile the network that is trained; its weights keep their names.
+            seed: of dropout.
         """
         super().__init__()
         self.save_hyperparameters()
@@ -97,7 +113,8 @@ class ForecastModule(LightningModule):
         self.spectral_loss = spectral_loss
         self.optimizer_settings = optimizer
         self.scheduler_settings = scheduler
-        self.validation_errors = ErrorSums(num_groups, network["horizon"], network["num_channels"])
+        self.seed = seed
+        self.validation_errors = ErrorSums(1, network["horizon"], network["num_channels"])
         self.validation_loss = MeanMetric()
 
     @property
@@ -109,33 +126,69 @@ class ForecastModule(LightningModule):
         """Forecast the batch's horizon, free-running, as parameters of the head, (B, H, C, K)."""
         return self.forecasting_network(*batch.inputs)
 
+    def configure_model(self) -> None:
+        """Shard the weights over the ranks, if that is the trainer's strategy (FSDP)."""
+        if self.device_mesh is None:
+            return
+        from torch.distributed.fsdp import FSDPModule, fully_shard
+
+        # As a whole: decoding uses weights of layers without calling the layers.
+        for network in filter(None, (self.network, self.averaged)):
+            if not isinstance(network, FSDPModule):
+                fully_shard(network, mesh=self.device_mesh["data_parallel"])
+
+    def on_train_batch_start(self, batch: WindowBatch, batch_idx: int) -> None:
+        """Let dropout follow from seed, rank and step, so that a training can go on anywhere."""
+        mixed = np.random.SeedSequence([self.seed, self.global_rank, batch_idx])
+        torch.manual_seed(int(mixed.generate_state(1)[0]))
+
     def training_step(self, batch: WindowBatch, batch_idx: int) -> Tensor:
-        """Return the loss; autoregressive decoding is taught with the true target."""
+        """Return the loss; autoregressive decoding is taught with the true target.
+
+        Raises:
+            DivergedError: the loss is not finite; no weight has moved since.
+        """
         parameters = self.network(*batch.inputs, batch.target, batch.target_observed)
         loss = self._loss(parameters, batch)
+        if not loss.isfinite():
+            raise DivergedError(self._name_bad(parameters, batch), float(loss.detach()))
         self.log("train/loss", loss, prog_bar=True)
         return loss
 
-    def on_train_batch_end(self, outputs: Any, batch: WindowBatch, batch_idx: int) -> None:
-        """Take the new weights into the average."""
+    def _name_bad(self, parameters: Tensor, batch: WindowBatch) -> list[int]:
+        """Return the groups of the windows whose loss is not finite."""
+        windows = WindowBatch(*(part.split(1) for part in batch))
+        return [
+            int(window.series)
+            for window, own in zip(
+                map(WindowBatch._make, zip(*windows, strict=True)), parameters.split(1), strict=True
+            )
+            if not self._loss(own, window).isfinite()
+        ]
+
+    def optimizer_step(self, *args: Any, **kwargs: Any) -> None:
+        """Move the weights, and take the new ones into the average."""
+        super().optimizer_step(*args, **kwargs)
         if self.averaged is not None and self.ema_decay is not None:
-            step = self.trainer.global_step
+            step = self.trainer.global_step + 1  # this one is counted later
             update_average(self.averaged, self.network, decay=self.ema_decay, step=step)
 
     def validation_step(self, batch: WindowBatch, batch_idx: int) -> None:
         """Add up the errors and the loss of free-running forecasts."""
         parameters = self(batch)
         point = self.network.head.point(parameters)
-        self.validation_errors.update(point, batch.target, batch.target_observed, batch.series)
+        together = torch.zeros_like(batch.series)
+        self.validation_errors.update(point, batch.target, batch.target_observed, together)
         self.validation_loss.update(self._loss(parameters, batch), batch.target_observed.sum())
 
     def on_validation_epoch_end(self) -> None:
         """Log the mean errors in scaled units."""
         errors = self.validation_errors.compute()
         self.validation_errors.reset()
-        self.log("val/mae", errors.mae(), prog_bar=True)
-        self.log("val/mse", errors.mse())
-        self.log("val/loss", self.validation_loss.compute())
+        # Sums over all ranks, and so the same on each; Lightning warns if it is not to sync them.
+        self.log("val/mae", errors.mae(), prog_bar=True, sync_dist=True)
+        self.log("val/mse", errors.mse(), sync_dist=True)
+        self.log("val/loss", self.validation_loss.compute(), sync_dist=True)
         self.validation_loss.reset()
 
     def _loss(self, parameters: Tensor, batch: WindowBatch) -> Tensor:

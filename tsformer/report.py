@@ -18,6 +18,7 @@ from tsformer.data.types import BoolArray, FloatArray, IntArray
 from tsformer.data.windows import BatchSampler
 from tsformer.forecaster import Forecaster
 from tsformer.forecasting import Forecasts, forecast_windows
+from tsformer.loggers import read_curves
 from tsformer.metrics import (
     Errors,
     ErrorSums,
@@ -323,6 +324,6 @@ def draw_calibration(evaluations: Mapping[str, Evaluation]) -> Figure:
     return figure
 
 
-def draw_training(metrics_csv: Path, best_step: int) -> Figure:
-    """Draw the curves that the CSV logger wrote."""
-    return plot_training(pd.read_csv(metrics_csv), best_step=best_step)
+def draw_training(run: Path, best_step: int) -> Figure:
+    """Draw the curves that the CSV logger wrote into the run folder."""
+    return plot_training(read_curves(run), best_step=best_step)

@@ -9,24 +9,29 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-import yaml
+from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvironment
 from lightning.fabric.utilities.exceptions import MisconfigurationException
-from lightning.pytorch import Callback, LightningModule, Trainer
-from lightning.pytorch.callbacks import EarlyStopping, LearningRateMonitor, ModelCheckpoint
+from lightning.pytorch import Callback, Trainer
+from lightning.pytorch.callbacks import EarlyStopping, LearningRateMonitor
+from lightning.pytorch.strategies import DDPStrategy, ModelParallelStrategy, Strategy
 
-from tsformer.checkpoint import CONFIG_KEY
+from tsformer.callbacks import CheckpointFiles, Checkpoints, StopSignals
+from tsformer.checkpoint import BEST, forecasting_weights
 from tsformer.config import FitConfig
 from tsformer.conformal import ConformalOffsets, scores_needed
 from tsformer.data.datamodule import ForecastDataModule
 from tsformer.data.forecast_data import ForecastData
-from tsformer.errors import ConfigError, TsformerError
+from tsformer.errors import ConfigError, TrainingError
 from tsformer.forecaster_config import ForecasterConfig
 from tsformer.forecasting import calibrate
 from tsformer.loggers import build_loggers
 from tsformer.model_folder import config_text
-from tsformer.module import ForecastModule
+from tsformer.module import DivergedError, ForecastModule
 from tsformer.nn import ForecastNetwork
 from tsformer.progress import ProgressBar
+from tsformer.ranks import ALONE, World
+from tsformer.run_folder import CHECKPOINTS, Place
+from tsformer.weights import build_network
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +44,7 @@ class Trained(NamedTuple):
         conformal: what calibrates its quantiles, or None.
         objective: the best validation error, `callbacks.monitor`.
         best_step: when it was reached.
-        seconds: that the training took.
+        seconds: that the training took, since it went on if it was stopped.
     """
 
     network: ForecastNetwork
@@ -49,18 +54,29 @@ class Trained(NamedTuple):
     seconds: float
 
 
-def build_module(config: FitConfig, network: dict[str, Any], num_groups: int) -> ForecastModule:
+class Length(NamedTuple):
+    """How long a training is.
+
+    Attributes:
+        num_batches: of each rank.
+        validation_interval: batches between two validations.
+    """
+
+    num_batches: int
+    validation_interval: int
+
+
+def build_module(config: FitConfig, network: dict[str, Any]) -> ForecastModule:
     """Return a network to be trained as the settings say.
 
     Args:
         config: the settings.
         network: arguments of `ForecastNetwork`.
-        num_groups: groups of series that are forecast together, N.
     """
     return ForecastModule(
         network=network,
         compile=config.model.compile,
-        num_groups=num_groups,
+        seed=config.seed,
         loss=config.loss,
         spectral_loss=config.spectral_loss,
         ema_decay=config.ema_decay,
@@ -70,7 +86,13 @@ def build_module(config: FitConfig, network: dict[str, Any], num_groups: int) ->
 
 
 def train(
-    data: ForecastData, module: ForecastModule, run: Path, described: ForecasterConfig
+    data: ForecastData,
+    module: ForecastModule,
+    run: Path,
+    described: ForecasterConfig,
+    *,
+    world: World = ALONE,
+    place: Place | None = None,
 ) -> Trained:
     """Train a module, choose its weights by validation, and calibrate its quantiles.
 
@@ -79,51 +101,87 @@ def train(
         module: what is trained.
         run: folder that receives checkpoints/{best,last}.ckpt and the logs.
         described: what checkpoints say of the forecaster; see `read_checkpoint`.
+        world: the ranks that train together.
+        place: where the training goes on; None: at the beginning.
 
     Raises:
         ConfigError: the trainer cannot do what the settings ask for, or the series are too many.
-        TsformerError: the training diverged.
+        TrainingError: the training diverged.
+        Interrupted: a signal stopped it; it can go on.
     """
     config = data.config
-    checkpoint = ModelCheckpoint(
-        run / "checkpoints",
-        filename="best",
+    checkpoints = Checkpoints(
+        run / CHECKPOINTS,
         monitor=config.callbacks.monitor,
-        save_last=True,
-        enable_version_counter=False,
+        every_n_steps=config.callbacks.save_every_n_steps,
+        description=config_text(described),
+        world=world,
     )
-    callbacks = [checkpoint, _Description(config_text(described))]
-    loaders = ForecastDataModule(data)
-    steps_per_epoch = len(loaders.train_dataloader())
+    one_epoch = ForecastDataModule(data, rank=world.rank, size=world.size)
+    length = training_length(config, len(one_epoch.epochs()))
+    loaders = ForecastDataModule(
+        data,
+        length.num_batches,
+        first=place.step * config.trainer.accumulate_grad_batches if place else 0,
+        rank=world.rank,
+        size=world.size,
+    )
     with warnings.catch_warnings():
-        trainer = _build_trainer(config, run, callbacks, steps_per_epoch=steps_per_epoch)
+        trainer = _build_trainer(config, run, checkpoints, length, world, place)
         began = time.perf_counter()
-        trainer.fit(module, datamodule=loaders)
+        try:
+            trainer.fit(module, datamodule=loaders, ckpt_path=place.checkpoint if place else None)
+        except DivergedError as error:
+            raise _diverged(error, data, trainer.global_step, checkpoints) from error
         seconds = time.perf_counter() - began
 
-    objective = float(torch.as_tensor(checkpoint.best_model_score))
-    if not math.isfinite(objective):
-        raise TsformerError(
-            f"{config.callbacks.monitor} is {objective}: the training diverged, or the data hold "
-            "values too large for it. Lower optimizer.lr, or look at the data's largest values."
+    if not math.isfinite(checkpoints.best_score):
+        raise TrainingError(
+            f"{config.callbacks.monitor} is {trainer.callback_metrics[config.callbacks.monitor]}: "
+            "the training diverged, or the data hold values too large for it. Lower optimizer.lr, "
+            "or look at the data's largest values."
         )
-    best = torch.load(checkpoint.best_model_path, map_location="cpu", weights_only=True)
-    module.load_state_dict(best["state_dict"])
-    network = module.forecasting_network.eval()
-    conformal = _calibrated(data, network) if config.conformal else None
-    return Trained(network, conformal, objective, best["global_step"], seconds)
+    best = torch.load(run / CHECKPOINTS / BEST, map_location="cpu", weights_only=True)
+    network = build_network(described, forecasting_weights(best["state_dict"])).eval()
+    conformal = _calibrated(data, network) if config.conformal and world.is_first else None
+    return Trained(network, conformal, checkpoints.best_score, checkpoints.best_step, seconds)
 
 
-class _Description(Callback):
-    """Puts into checkpoints what a forecaster needs beside weights."""
+def training_length(config: FitConfig, batches_per_epoch: int) -> Length:
+    """Return how long a training is: whole optimiser steps, validated once an epoch.
 
-    def __init__(self, text: str) -> None:
-        self.text = text
+    A training that ends within an epoch ends with a validation too, so that its epochs are a
+    little shorter.
 
-    def on_save_checkpoint(
-        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
-    ) -> None:
-        checkpoint[CONFIG_KEY] = self.text
+    Args:
+        config: the settings.
+        batches_per_epoch: of each rank.
+    """
+    accumulated = config.trainer.accumulate_grad_batches
+    per_epoch = -(-batches_per_epoch // accumulated)  # in optimiser steps, as all below
+    limits = config.trainer.max_epochs * per_epoch, config.trainer.max_steps
+    steps = min(limit for limit in limits if limit > 0)
+    interval = steps // -(-steps // per_epoch)
+    return Length(steps * accumulated, interval * accumulated)
+
+
+def _diverged(
+    error: DivergedError, data: ForecastData, step: int, checkpoints: Checkpoints
+) -> TrainingError:
+    names = []
+    for group in sorted(set(error.groups)):
+        names += [str(data.store.ids[series])[:80] for series in data.groups[group]]
+    told = ", ".join(repr(name) for name in names[:5]) + (", ..." if len(names) > 5 else "")
+    kept = (
+        f"The weights of step {checkpoints.best_step} are kept in {checkpoints.folder / BEST}."
+        if math.isfinite(checkpoints.best_score)
+        else "No weights were kept."
+    )
+    return TrainingError(
+        f"step {step + 1}: the loss is {error.loss}, in windows of series {told or 'unknown'}. The "
+        "training diverged, or their values are too large for it: lower optimizer.lr, or look at "
+        f"these series. {kept}"
+    )
 
 
 def _calibrated(data: ForecastData, network: ForecastNetwork) -> ConformalOffsets:
@@ -140,55 +198,75 @@ def _calibrated(data: ForecastData, network: ForecastNetwork) -> ConformalOffset
 
 
 def _build_trainer(
-    config: FitConfig, run: Path, callbacks: list[Callback], *, steps_per_epoch: int
+    config: FitConfig,
+    run: Path,
+    checkpoints: Checkpoints,
+    length: Length,
+    world: World,
+    place: Place | None,
 ) -> Trainer:
     # What Lightning says about its own choices here is no news to the user.
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
     for message in ("does not have many workers", "treespec, LeafSpec", "logging interval"):
         warnings.filterwarnings("ignore", message=f".*{message}.*")
-    loggers = build_loggers(config.logger, run)
+    own = config.trainer
+    stop = StopSignals(checkpoints, world, own.log_every_n_steps)
+    callbacks: list[Callback] = [checkpoints, stop]
+    loggers = (
+        build_loggers(config.logger, run, place.step if place else 0) if world.is_first else []
+    )
     if loggers:
         callbacks.append(LearningRateMonitor("step"))
     if config.callbacks.early_stopping_patience:
         patience = config.callbacks.early_stopping_patience
-        callbacks.append(EarlyStopping(config.callbacks.monitor, patience=patience))
-    if config.trainer.progress_bar:
-        callbacks.append(ProgressBar(refresh_rate=config.trainer.log_every_n_steps, leave=True))
-    settings = config.trainer.model_dump(exclude={"progress_bar", "tf32"})
-    max_steps = config.trainer.max_steps
-    # Validate once an epoch; a training shorter than its last epoch ends with a validation too.
-    rounds = -(-max_steps // steps_per_epoch) if max_steps > 0 else 1
+        callbacks.append(_EarlyStopping(config.callbacks.monitor, patience=patience))
+    if own.progress_bar and world.is_first:
+        callbacks.append(ProgressBar(refresh_rate=own.log_every_n_steps, leave=True))
+    plugins: list[Any] = [CheckpointFiles()]
+    if world.size > 1:
+        plugins.append(TorchElasticEnvironment())
     try:
         return Trainer(
-            **settings,
-            val_check_interval=max_steps // rounds if max_steps > 0 else steps_per_epoch,
+            accelerator=own.accelerator,
+            devices=world.local_size,
+            num_nodes=world.size // world.local_size,
+            strategy=_strategy(config, world),
+            precision=own.precision,
+            accumulate_grad_batches=own.accumulate_grad_batches,
+            deterministic=own.deterministic,
+            gradient_clip_val=own.gradient_clip_val,
+            log_every_n_steps=own.log_every_n_steps,
+            max_epochs=1,  # as Lightning counts; see ForecastDataModule
+            val_check_interval=length.validation_interval,
             check_val_every_n_epoch=None,
             num_sanity_val_steps=0,
             logger=loggers or False,
             callbacks=callbacks,
+            plugins=plugins,
             default_root_dir=run,
             use_distributed_sampler=False,
-            enable_progress_bar=config.trainer.progress_bar,
+            enable_progress_bar=own.progress_bar and world.is_first,
             enable_model_summary=False,
         )
     except MisconfigurationException as error:  # such as a GPU that is not there
-        raise ConfigError(
-            f"trainer: {error} (trainer.accelerator={config.trainer.accelerator})"
-        ) from error
+        raise ConfigError(f"trainer: {error} (trainer.accelerator={own.accelerator})") from error
 
 
-def claim(run: Path, config: FitConfig) -> None:
-    """Make the run folder ours by its config.yaml, which only one fit can create."""
-    settings = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
-    run.mkdir(parents=True, exist_ok=True)
-    try:
-        with (run / "config.yaml").open("x", encoding="utf-8") as file:
-            file.write(settings)
-    except FileExistsError as error:
-        raise ConfigError(
-            f"{run}: holds another run. Choose another folder: hydra.run.dir=... of a fit, or "
-            "output=..."
-        ) from error
+def _strategy(config: FitConfig, world: World) -> Strategy | str:
+    if world.size == 1:
+        return "auto"
+    if config.trainer.strategy == "fsdp":
+        return ModelParallelStrategy(
+            data_parallel_size=world.size, tensor_parallel_size=1, save_distributed_checkpoint=False
+        )
+    return DDPStrategy(gradient_as_bucket_view=True)
+
+
+class _EarlyStopping(EarlyStopping):
+    """Stays stopped where a training goes on that was killed after its last validation."""
+
+    def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
+        trainer.should_stop = trainer.should_stop or self.wait_count >= self.patience
 
 
 def versions() -> dict[str, str]:

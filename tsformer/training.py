@@ -4,21 +4,22 @@ import json
 import logging
 import math
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from lightning.pytorch import seed_everything
-from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from tsformer import report
-from tsformer.config import FitConfig, parse, parse_fit
+from tsformer.config import FitConfig, TrainerConfig, parse, parse_fit
 from tsformer.console import open_console
 from tsformer.data.catalog import load_data
 from tsformer.data.forecast_data import ForecastData
 from tsformer.data.groups import channel_names
 from tsformer.data.writing import write_atomically
+from tsformer.errors import ConfigError
 from tsformer.forecaster import Forecaster
 from tsformer.forecaster_config import (
     EncoderConfig,
@@ -27,7 +28,18 @@ from tsformer.forecaster_config import (
     network_settings,
 )
 from tsformer.model_card import model_card
-from tsformer.trainer import build_module, claim, num_weights, train, versions
+from tsformer.module import ForecastModule
+from tsformer.ranks import (
+    ALONE,
+    Interrupted,
+    World,
+    find_world,
+    is_restart,
+    joined_ranks,
+    start_ranks,
+)
+from tsformer.run_folder import METRICS, Place, claimed, find_place, read_settings
+from tsformer.trainer import Trained, build_module, num_weights, train, versions
 
 log = logging.getLogger(__name__)
 
@@ -53,36 +65,111 @@ def fit(settings: Mapping[str, Any]) -> FitResult:
     The folder receives config.yaml, logs, checkpoints/{best,last}.ckpt, model/, metrics.json,
     forecast.png, error_by_horizon.png, training.png, and calibration.png of a distribution.
 
+    With several devices this starts as many processes; those of torchrun and SLURM it joins.
+
     Args:
-        settings: the resolved settings as plain values; see `FitConfig` and `conf/`.
+        settings: the resolved settings as plain values; see `FitConfig` and `conf/`. With
+            `resume`, the run of that folder goes on from its last checkpoint, by its own settings.
 
     Raises:
         ConfigError: a setting is unknown, wrong, or does not fit the data.
         DataError: the data cannot be found or used.
+        TrainingError: the training diverged.
+        RankError: a process of the training has died.
+        Interrupted: a signal stopped the training; it can go on.
     """
-    parse_fit(settings)  # tells mistakes before the data are read
+    if settings.get("resume") is not None:
+        settings = read_settings(Path(settings["resume"]))
+    config = parse_fit(settings).trainer  # tells mistakes before the data are read
+    num_ranks = count_ranks(config)
+    if find_world() is None and num_ranks > 1:
+        return start_ranks(
+            fit_as_rank,
+            [dict(settings)],
+            num_ranks=num_ranks,
+            max_restarts=config.max_restarts,
+        )
+    return fit_as_rank(settings)
+
+
+def count_ranks(config: TrainerConfig) -> int:
+    """Return how many processes train on this machine.
+
+    Raises:
+        ConfigError: the devices are not there, or the strategy is not for them.
+    """
+    on_cpu = config.accelerator in ("cpu", "mps") or not torch.cuda.is_available()
+    if find_world() is None and config.num_nodes > 1:
+        raise ConfigError(
+            f"trainer.num_nodes={config.num_nodes}: start the command on each machine with "
+            f"torchrun (torchrun --nnodes {config.num_nodes} --nproc-per-node N --rdzv-backend "
+            "c10d --rdzv-endpoint HOST:PORT scripts/fit.py ...), or with srun under SLURM."
+        )
+    if config.devices != "auto":
+        return config.devices
+    return 1 if on_cpu else torch.cuda.device_count()
+
+
+def fit_as_rank(settings: Mapping[str, Any]) -> FitResult:
+    """Fit as one of the ranks that there are; see `fit`. All train, the first does the rest."""
+    world = find_world() or ALONE
+    accelerator = parse_fit(settings).trainer.accelerator
+    cuda = accelerator not in ("cpu", "mps") and torch.cuda.is_available()
+    with ExitStack() as held:
+        with joined_ranks(world, cuda=cuda):
+            settings = world.broadcast(dict(settings))
+            data = _load(settings, world)
+            described = describe_forecaster(data, data.config)
+            module = build_module(data.config, network_settings(described))
+            run = Path(data.config.paths.run)
+            goes_on = settings.get("resume") is not None or is_restart()
+            place = None
+            if world.is_first and held.enter_context(claimed(run, data.config, go_on=goes_on)):
+                place = find_place(run, world.size)
+            place = world.broadcast(place)
+            _log_start(data, module, place)
+            try:
+                trained = train(data, module, run, described, world=world, place=place)
+            except Interrupted:
+                log.info("Interrupted. To go on: python scripts/fit.py resume=%s", run)
+                raise
+        if not world.is_first:
+            return FitResult(trained.objective, {}, run)
+        return _finish(data, described, trained, num_weights(module))
+
+
+def _load(settings: Mapping[str, Any], world: World) -> ForecastData:
+    """Read the data, the first rank before the others, which then find downloads and cache."""
+    if not world.is_first:
+        world.wait()
     table, config = load_data(settings)
-    run = Path(config.paths.run)
+    if world.is_first:
+        world.wait()
     data = ForecastData(table, config)
     log.info("%s", data.description)
     for finding in data.findings.of("warning", "note"):
         log.info("%s: %s", finding.level, finding)
     seed_everything(config.seed, verbose=False)
     torch.set_float32_matmul_precision("high" if config.trainer.tf32 else "highest")
-    forecaster_config = describe_forecaster(data, config)
-    module = build_module(config, network_settings(forecaster_config), len(data.groups))
-    claim(run, config)
+    return data
+
+
+def _log_start(data: ForecastData, module: ForecastModule, place: Place | None) -> None:
     log.info(
         "%s weights; %s train, %s validation and %s test windows",
         *(f"{n:,}" for n in (num_weights(module), len(data.train), len(data.validation))),
         f"{len(data.test):,}",
     )
-    try:
-        trained = train(data, module, run, forecaster_config)
-    except SystemExit as stop:  # how Lightning ends a training that a signal interrupts
-        log.info("Interrupted: no model was saved; checkpoints are in %s", run / "checkpoints")
-        raise SystemExit(143 if isinstance(stop, SIGTERMException) else 130) from stop
-    forecaster = Forecaster(trained.network, forecaster_config, trained.conformal)
+    if place is not None:
+        log.info("Going on after step %s", f"{place.step:,}")
+
+
+def _finish(
+    data: ForecastData, described: ForecasterConfig, trained: Trained, num_weights: int
+) -> FitResult:
+    """Test, draw, tell and save."""
+    config, run = data.config, Path(data.config.paths.run)
+    forecaster = Forecaster(trained.network, described, trained.conformal)
     forecaster.save(run / "model")  # again with figures of the test, which takes a while
 
     log.info("Testing on %s windows", f"{len(data.test):,}")
@@ -97,18 +184,18 @@ def fit(settings: Mapping[str, Any]) -> FitResult:
         "test_windows": len(data.test),
         "best_step": trained.best_step,
         "train_seconds": round(trained.seconds, 1),
-        "weights": num_weights(module),
+        "weights": num_weights,
     }
     report.draw_forecasts(data, forecaster).savefig(run / "forecast.png", dpi=120)
     report.draw_errors(data, evaluations).savefig(run / "error_by_horizon.png", dpi=120)
     if forecaster.is_probabilistic:
         report.draw_calibration(evaluations).savefig(run / "calibration.png", dpi=120)
     if config.logger.csv:
-        curves = report.draw_training(run / "csv" / "metrics.csv", trained.best_step)
+        curves = report.draw_training(run, trained.best_step)
         curves.savefig(run / "training.png", dpi=120)
     told = _without_nan(metrics)
-    write_atomically(run / "metrics.json", json.dumps(told, indent=1))
-    forecaster.card = model_card(forecaster_config, data=config.dataset.name, metrics=told)
+    write_atomically(run / METRICS, json.dumps(told, indent=1))
+    forecaster.card = model_card(described, data=config.dataset.name, metrics=told)
     forecaster.save(run / "model")
     for target, figures in by_target.items() or [(None, metrics["test"])]:
         open_console().print(report.metrics_table(data, figures, target))

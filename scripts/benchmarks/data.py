@@ -154,7 +154,6 @@ def training_step(batch: WindowBatch) -> Callable[[], Any]:
             "instance_norm": True,
             "linear_skip": "full",
         },
-        num_groups=1,
         loss="l1",
         ema_decay=0.995,
         optimizer={},

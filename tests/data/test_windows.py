@@ -16,7 +16,13 @@ from tests.data.stores import columns_of, store_of
 from tsformer.data.covariates import CovariateEncoder, shared_covariates
 from tsformer.data.scaling import Scaler
 from tsformer.data.store import SeriesStore
-from tsformer.data.windows import BatchSampler, WindowBatch, WindowDataset, WindowIndex
+from tsformer.data.windows import (
+    BatchSampler,
+    TrainingSampler,
+    WindowBatch,
+    WindowDataset,
+    WindowIndex,
+)
 from tsformer.errors import DataError
 
 GRID = 40
@@ -485,6 +491,31 @@ def test_order_of_an_epoch_does_not_depend_on_the_epochs_before():
     assert order_of(resumed) == last
 
 
+@given(samplers, st.integers(1, 40), st.integers(0, 40), st.integers(1, 3))
+def test_a_training_goes_on_with_the_batch_that_it_stopped_at(
+    arguments, num_batches, first, world_size
+):
+    def batches(first: int) -> list[list[int]]:
+        epochs = BatchSampler(**arguments, shuffle=True, rank=0, world_size=world_size)
+        sampler = TrainingSampler(epochs, num_batches, first)
+        assert len(sampler) == num_batches
+        return [batch.tolist() for batch in sampler]
+
+    whole = batches(0)
+    assert len(whole) == num_batches
+    assert batches(first) == whole[first:]
+
+
+def test_a_training_is_its_epochs_one_after_another():
+    epochs = BatchSampler(plain_index(10), 4, shuffle=True, seed=5)
+    whole = [batch.tolist() for batch in TrainingSampler(epochs, 7)]
+    expected = []
+    for epoch in range(3):
+        epochs.set_epoch(epoch)
+        expected += [batch.tolist() for batch in epochs]
+    assert whole == expected[:7]
+
+
 def test_order_does_not_depend_on_the_global_generators():
     sampler = BatchSampler(plain_index(50), 8, shuffle=True)
     np.random.seed(1)  # noqa: NPY002
@@ -497,13 +528,15 @@ def test_order_does_not_depend_on_the_global_generators():
 
 @given(samplers, st.integers(1, 5))
 def test_ranks_share_windows_out_in_order(arguments, world_size):
-    orders = []
+    orders, lengths = [], set()
     for rank in range(world_size):
         sampler = BatchSampler(**arguments, shuffle=False, rank=rank, world_size=world_size)
         batches = list(sampler)
         assert len(batches) == len(sampler)
+        lengths.add(len(batches))  # ranks wait for each other at every batch
         orders += [i for batch in batches for i in batch]
     assert sorted(orders) == list(range(len(arguments["index"])))
+    assert len(lengths) == 1
 
 
 @given(samplers, st.integers(1, 5), st.integers(0, 3), st.none() | st.integers(1, 90))

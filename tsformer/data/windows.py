@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -310,8 +311,9 @@ class BatchSampler(Sampler[IntArray]):
 
     Without shuffling every window comes once, in order. Shuffled orders follow from seed and
     epoch alone, and hold every window once unless told otherwise. Each of `world_size` ranks takes
-    every `world_size`-th window of the same order; when shuffling, that order is filled up from
-    its beginning so that all ranks take as many steps.
+    every `world_size`-th window of the same order, in as many batches as the others: ranks wait
+    for each other. When shuffling, the order is filled up from its beginning; without, a rank's
+    last batch may hold no window.
     """
 
     def __init__(
@@ -364,21 +366,21 @@ class BatchSampler(Sampler[IntArray]):
         self.epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the epoch whose order comes next; Lightning calls this."""
+        """Choose the epoch whose order comes next."""
         self.epoch = epoch
 
     def __len__(self) -> int:
         """Return the number of batches of this rank."""
         most = -(-self.num_windows // self.world_size)
-        own = most if self.shuffle else len(range(self.rank, self.num_windows, self.world_size))
-        return -(-own // self.batch_size)
+        return -(-most // self.batch_size)
 
     def __iter__(self) -> Iterator[IntArray]:
         """Yield the batches of this rank."""
         order = self._draw() if self.shuffle else range(self.num_windows)
         own = order[self.rank :: self.world_size]
-        for begin in range(0, len(own), self.batch_size):
-            yield np.asarray(own[begin : begin + self.batch_size])
+        for batch in range(len(self)):
+            begin = batch * self.batch_size
+            yield np.asarray(own[begin : begin + self.batch_size], dtype=np.int64)
 
     def _draw(self) -> IntArray:
         """Return this epoch's windows of all ranks."""
@@ -392,3 +394,36 @@ class BatchSampler(Sampler[IntArray]):
             offsets = self.index.offsets
             order = random.integers(offsets[group], offsets[group + 1])
         return np.resize(order, -(-self.num_windows // self.world_size) * self.world_size)
+
+
+class TrainingSampler(Sampler[IntArray]):
+    """The batches of a whole training, epoch after epoch.
+
+    They follow from their number alone, so that a training goes on in any place as if it had never
+    stopped.
+    """
+
+    def __init__(self, epochs: BatchSampler, num_batches: int, first: int = 0) -> None:
+        """Set where to begin and to end.
+
+        Args:
+            epochs: the batches of each epoch.
+            num_batches: of the whole training, as each rank counts them.
+            first: number of the batch that comes first.
+        """
+        self.epochs = epochs
+        self.num_batches = num_batches
+        self.first = first
+
+    def __len__(self) -> int:
+        """Return the number of batches of the whole training."""
+        return self.num_batches
+
+    def __iter__(self) -> Iterator[IntArray]:
+        """Yield the batches from the first one on."""
+        length = len(self.epochs)
+        for epoch in range(self.first // length, -(-self.num_batches // length)):
+            begin = epoch * length
+            self.epochs.set_epoch(epoch)
+            skipped = max(self.first - begin, 0)
+            yield from islice(self.epochs, skipped, min(self.num_batches - begin, length))

@@ -1,0 +1,269 @@
+"""A training that is stopped and goes on must come to what it would have been."""
+
+import signal
+import threading
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+import yaml
+from matplotlib.figure import Figure
+from numpy.testing import assert_allclose
+
+from tests.conftest import make_settings
+from tsformer import fit, report
+from tsformer.callbacks import Checkpoints
+from tsformer.errors import ConfigError, TrainingError
+from tsformer.loggers import read_curves
+from tsformer.ranks import Interrupted
+from tsformer.run_folder import read_settings
+
+
+class Killed(BaseException):
+    """Takes the place of SIGKILL: what was written by then is all that is left."""
+
+
+@pytest.fixture(autouse=True)
+def no_pictures(monkeypatch):
+    for name in ("draw_forecasts", "draw_errors", "draw_training"):
+        monkeypatch.setattr(report, name, lambda *_: Figure())
+
+
+@pytest.fixture
+def settings(tmp_path):
+    hours = pd.date_range("2024-01-01", periods=400, freq="h")
+    wave = np.sin(np.arange(400) / 4) + np.random.default_rng(0).normal(size=400) / 5
+    frame = pd.DataFrame({"ds": hours, "a": wave, "b": wave[::-1]})
+    frame.to_csv(tmp_path / "table.csv", index=False)
+
+    def make(run: str, **overrides):
+        return make_settings(
+            {
+                "dataset.path": str(tmp_path / "table.csv"),
+                "paths.run": str(tmp_path / run),
+                "paths.cache": None,
+                "batch_size": 64,
+                "model.dropout": 0.2,
+                "trainer.max_epochs": 4,
+                "trainer.log_every_n_steps": 1,
+                "callbacks.save_every_n_steps": 1,
+                **overrides,
+            }
+        )
+
+    return make
+
+
+def resume(run: Path):
+    return fit(make_settings({"resume": str(run)}))
+
+
+def weights_of(run: Path) -> bytes:
+    return (run / "model" / "model.safetensors").read_bytes()
+
+
+def kill_at(monkeypatch, step: int) -> None:
+    """Die when last.ckpt of this step, or a later one, has been written."""
+    save = Checkpoints.save_last
+
+    def save_and_die(self, trainer):
+        save(self, trainer)
+        if trainer.global_step >= step:
+            raise Killed
+
+    monkeypatch.setattr(Checkpoints, "save_last", save_and_die)
+
+
+CASES = {
+    "parallel": {},
+    "autoregressive, no average": {"model.decoding": "autoregressive", "ema_decay": None},
+    "accumulated": {"trainer.accumulate_grad_batches": 3},
+    "steps": {"trainer.max_steps": 19, "trainer.max_epochs": -1},
+    "once an epoch": {"callbacks.save_every_n_steps": None},
+    "stops early": {"callbacks.early_stopping_patience": 1, "optimizer.lr": 0.5},
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_a_killed_fit_goes_on_to_the_same_bytes(case, settings, tmp_path, monkeypatch):
+    whole = fit(settings("whole", **case))
+    last = torch.load(tmp_path / "whole" / "checkpoints" / "last.ckpt", weights_only=True)
+    total = last["global_step"]
+    resumed = {}
+    for step in (max(total // 3, 1), total - 1):
+        with monkeypatch.context() as patched:
+            kill_at(patched, step)
+            with pytest.raises(Killed):
+                fit(settings("cut", **case) | resumed)
+        resumed = {"resume": str(tmp_path / "cut")}
+        assert not (tmp_path / "cut" / "metrics.json").exists()
+    result = resume(tmp_path / "cut")
+    assert weights_of(tmp_path / "cut") == weights_of(tmp_path / "whole")
+    assert result.objective == whole.objective
+    for name in ("best_step", "test", "test_windows"):
+        assert result.metrics[name] == whole.metrics[name]
+    curves, expected = (read_curves(tmp_path / run) for run in ("cut", "whole"))
+    found = curves.dropna(subset="val/mae")
+    assert_allclose(found["val/mae"], expected.dropna(subset="val/mae")["val/mae"], rtol=1e-12)
+
+
+def test_a_fit_killed_before_its_test_goes_on_with_it(settings, tmp_path, monkeypatch):
+    whole = fit(settings("whole"))
+    with monkeypatch.context() as patched:
+        patched.setattr("tsformer.training._finish", kill)
+        with pytest.raises(Killed):
+            fit(settings("cut"))
+    result = resume(tmp_path / "cut")
+    assert weights_of(tmp_path / "cut") == weights_of(tmp_path / "whole")
+    assert result.metrics["test"] == whole.metrics["test"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
+def test_a_signal_stops_after_a_step_and_the_fit_goes_on(
+    number, settings, tmp_path, monkeypatch, caplog
+):
+    settings_whole = settings("whole")
+    fit(settings_whole)
+    before = signal.getsignal(number)
+
+    def receive(self, trainer, *_):
+        if trainer.global_step == 5:
+            signal.raise_signal(number)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Checkpoints, "on_train_batch_start", receive, raising=False)
+        with pytest.raises(Interrupted) as stopped, caplog.at_level("INFO"):
+            fit(settings("cut"))
+    assert stopped.value.code == 128 + number
+    assert f"resume={tmp_path / 'cut'}" in caplog.text
+    assert signal.getsignal(number) == before
+    last = torch.load(tmp_path / "cut" / "checkpoints" / "last.ckpt", weights_only=True)
+    assert last["global_step"] == 6  # the step that was under way
+    resume(tmp_path / "cut")
+    assert weights_of(tmp_path / "cut") == weights_of(tmp_path / "whole")
+
+
+def test_a_fit_in_a_thread_takes_no_signals(settings, tmp_path):
+    thread = threading.Thread(target=fit, args=[settings("run", **{"trainer.max_epochs": 1})])
+    thread.start()
+    thread.join()
+    assert (tmp_path / "run" / "metrics.json").exists()
+
+
+def test_a_run_goes_on_where_it_was_moved(settings, tmp_path, monkeypatch):
+    fit(settings("whole"))
+    with monkeypatch.context() as patched:
+        kill_at(patched, 8)
+        with pytest.raises(Killed):
+            fit(settings("cut"))
+    (tmp_path / "cut").rename(tmp_path / "moved")
+    resume(tmp_path / "moved")
+    assert weights_of(tmp_path / "moved") == weights_of(tmp_path / "whole")
+
+
+def test_a_run_without_a_checkpoint_begins_anew(settings, tmp_path, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr(Checkpoints, "on_train_batch_start", kill, raising=False)
+        with pytest.raises(Killed):
+            fit(settings("cut"))
+    resume(tmp_path / "cut")
+    fit(settings("whole"))
+    assert weights_of(tmp_path / "cut") == weights_of(tmp_path / "whole")
+
+
+def kill(*_):
+    raise Killed
+
+
+@pytest.fixture
+def stopped(settings, tmp_path, monkeypatch):
+    with monkeypatch.context() as patched:
+        kill_at(patched, 3)
+        with pytest.raises(Killed):
+            fit(settings("run"))
+    return tmp_path / "run"
+
+
+def test_what_cannot_go_on_is_told(settings, tmp_path, stopped, monkeypatch):
+    with pytest.raises(ConfigError, match="there is no run to go on with"):
+        read_settings(tmp_path / "nowhere")
+    with pytest.raises(ConfigError, match=r"holds another run.*resume="):
+        fit(settings("run"))
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
+    with pytest.raises(ConfigError, match="holds a run with other settings"):
+        fit(settings("run", seed=3))
+    last = stopped / "checkpoints" / "last.ckpt"
+    whole, state = last.read_bytes(), torch.load(last, weights_only=True)
+    last.write_bytes(whole[:-100])
+    with pytest.raises(TrainingError, match=r"last\.ckpt: damaged"):
+        resume(stopped)
+    torch.save({**state, "tsformer_world_size": 4}, last)
+    with pytest.raises(TrainingError, match="by 4 processes, which cannot go on with 1"):
+        resume(stopped)
+    (stopped / "config.yaml").write_text("a: [")
+    with pytest.raises(ConfigError, match="damaged, not the settings of a run"):
+        read_settings(stopped)
+
+
+@pytest.mark.parametrize("name", ["SLURM_RESTART_COUNT", "TORCHELASTIC_RESTART_COUNT"])
+def test_the_same_command_goes_on_when_the_cluster_starts_it_again(
+    name, settings, tmp_path, stopped, monkeypatch
+):
+    monkeypatch.setenv(name, "0")
+    with pytest.raises(ConfigError, match="holds another run"):
+        fit(settings("run"))
+    monkeypatch.setenv(name, "1")
+    fit(settings("run"))
+    fit(settings("whole"))
+    assert weights_of(stopped) == weights_of(tmp_path / "whole")
+
+
+def test_two_processes_are_not_at_one_run(settings, stopped):
+    fcntl = pytest.importorskip("fcntl")
+    with (stopped / "config.yaml").open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(ConfigError, match="another process is at this run"):
+            resume(stopped)
+    resume(stopped)
+    with pytest.raises(ConfigError, match="the run is finished; its model is"):
+        read_settings(stopped)
+
+
+def test_values_that_no_training_survives_are_named(settings, tmp_path):
+    """The first epoch is fine; then comes a window that makes the loss infinite."""
+    frame = pd.read_csv(tmp_path / "table.csv")
+    frame.loc[150, "b"] = 1e38
+    frame.to_csv(tmp_path / "table.csv", index=False)
+    overrides = {"scaling.per": "none", "loss": "mse", "model.instance_norm": False}
+    with pytest.raises(TrainingError) as error:
+        fit(settings("run", **overrides))
+    assert "step 1: the loss is " in str(error.value)
+    assert "in windows of series 'b'." in str(error.value)
+    assert "lower optimizer.lr" in str(error.value)
+
+
+def test_the_last_good_weights_are_kept(settings, tmp_path, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr("tsformer.module.ForecastModule._loss", _nan_after(10))
+        with pytest.raises(
+            TrainingError, match=r"step 11: the loss is nan.*step 9 are kept"
+        ) as error:
+            fit(settings("run"))
+    assert "best.ckpt" in str(error.value)
+    best = torch.load(tmp_path / "run" / "checkpoints" / "best.ckpt", weights_only=True)
+    assert all(x.isfinite().all() for x in best["state_dict"].values())
+    assert yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["seed"] == 0
+
+
+def _nan_after(step: int):
+    from tsformer.module import ForecastModule
+
+    loss = ForecastModule._loss
+
+    def nan(self, parameters, batch):
+        bad = self.training and self.trainer.global_step >= step
+        return loss(self, parameters, batch) * (float("nan") if bad else 1.0)
+
+    return nan

@@ -1,0 +1,130 @@
+"""The folder of one fit: whose it is, and whether its training can go on."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple, TextIO
+
+import torch
+import yaml
+
+from tsformer.checkpoint import LAST, WORLD_KEY
+from tsformer.config import FitConfig
+from tsformer.errors import ConfigError, TrainingError
+
+try:
+    import fcntl
+except ImportError:  # Windows: two fits may then go on with one run at once
+    fcntl = None  # type: ignore[assignment]
+
+SETTINGS, METRICS, CHECKPOINTS = "config.yaml", "metrics.json", "checkpoints"
+
+
+def read_settings(run: Path) -> dict[str, Any]:
+    """Return the settings of a run that is to go on.
+
+    Raises:
+        ConfigError: the folder holds no run, or one that is finished.
+    """
+    if not (run / SETTINGS).is_file():
+        raise ConfigError(f"{run}: there is no run to go on with, as it has no {SETTINGS}.")
+    try:
+        settings = yaml.safe_load((run / SETTINGS).read_text(encoding="utf-8"))
+        settings["paths"]["run"] = settings["resume"] = str(run)  # which may have been moved
+    except (yaml.YAMLError, UnicodeDecodeError, TypeError, KeyError) as error:
+        raise ConfigError(f"{run / SETTINGS}: damaged, not the settings of a run.") from error
+    if (run / METRICS).exists():
+        raise ConfigError(f"{run}: the run is finished; its model is {run / 'model'}.")
+    return settings
+
+
+@contextmanager
+def claimed(run: Path, config: FitConfig, *, go_on: bool = False) -> Iterator[bool]:
+    """Hold the run folder, which no other fit then can.
+
+    Args:
+        run: the folder; its config.yaml says whose it is.
+        config: the settings of the fit.
+        go_on: take a run that stands there, if its settings are these.
+
+    Yields:
+        Whether a run stood there.
+
+    Raises:
+        ConfigError: another run is there, or another process is at it.
+    """
+    settings = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
+    run.mkdir(parents=True, exist_ok=True)
+    path = run / SETTINGS
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            _lock(file, run)
+            file.write(settings)
+            file.flush()
+            yield False
+    except FileExistsError as error:
+        if error.filename != str(path):
+            raise
+        if not go_on:
+            raise ConfigError(
+                f"{run}: holds another run. Choose another folder, hydra.run.dir=... of a fit or "
+                f"output=..., or go on with that run: python scripts/fit.py resume={run}"
+            ) from error
+    else:
+        return
+    with path.open("r+", encoding="utf-8") as file:
+        _lock(file, run)
+        if _but_place(yaml.safe_load(file)) != _but_place(yaml.safe_load(settings)):
+            raise ConfigError(f"{run}: holds a run with other settings, see {path}.")
+        yield True
+
+
+def _but_place(settings: Any) -> Any:
+    return {**settings, "paths": {**settings["paths"], "run": None}, "resume": None}
+
+
+def _lock(file: TextIO, run: Path) -> None:
+    if fcntl is None:
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise ConfigError(f"{run}: another process is at this run.") from error
+    except OSError:  # file systems without locks
+        return
+
+
+class Place(NamedTuple):
+    """Where a training goes on.
+
+    Attributes:
+        checkpoint: file of its state.
+        step: optimiser steps done.
+    """
+
+    checkpoint: Path
+    step: int
+
+
+def find_place(run: Path, world_size: int) -> Place | None:
+    """Return where the training of a run goes on; None where it has written no checkpoint yet.
+
+    Raises:
+        TrainingError: the checkpoint is damaged, or of another number of ranks.
+    """
+    path = run / CHECKPOINTS / LAST
+    if not path.exists():
+        return None
+    try:
+        checkpoint = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        ranks, step = checkpoint[WORLD_KEY], checkpoint["global_step"]
+    except Exception as error:  # a damaged pickle may raise anything
+        raise TrainingError(
+            f"{path}: damaged, or not a checkpoint of a fit. Remove it to begin the training anew."
+        ) from error
+    if ranks != world_size:
+        raise TrainingError(
+            f"{path}: a training by {ranks} processes, which cannot go on with {world_size}, as "
+            "each has its own windows."
+        )
+    return Place(path, step)
