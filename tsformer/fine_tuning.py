@@ -18,7 +18,9 @@ from tsformer.errors import ConfigError, DataError
 from tsformer.forecaster import Forecaster
 from tsformer.forecaster_config import ForecasterConfig, ScalerConfig, network_settings
 from tsformer.history import History
+from tsformer.loggers import build_loggers
 from tsformer.model_folder import CONFIG
+from tsformer.quiet import quiet
 from tsformer.trainer import build_module, claim, train, versions
 
 log = logging.getLogger(__name__)
@@ -67,7 +69,10 @@ def fine_tune(
             copy.load_state_dict(forecaster.network.state_dict())
         claim(run, config)
         try:
-            trained = train(data, module, run, described)
+            with quiet():
+                trained = train(
+                    data, module, run, described, loggers=build_loggers(config.logger, run)
+                )
         except SIGTERMException:
             raise
         except SystemExit as stop:  # so Lightning ends a training that Ctrl+C interrupts

@@ -87,7 +87,7 @@ class ForecastModule(LightningModule):
             compile: compile the network that is trained; its weights keep their names.
         """
         super().__init__()
-        self.save_hyperparameters()
+        self.save_hyperparameters(logger=False)  # which get all settings
         self.network = ForecastNetwork(**network)
         self.averaged = None if ema_decay is None else deepcopy(self.network).requires_grad_(False)
         if compile:

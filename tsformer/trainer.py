@@ -3,7 +3,7 @@
 import logging
 import math
 import time
-import warnings
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,6 +13,7 @@ import yaml
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import EarlyStopping, LearningRateMonitor, ModelCheckpoint
+from lightning.pytorch.loggers import Logger
 
 from tsformer.checkpoint import CONFIG_KEY
 from tsformer.config import FitConfig
@@ -22,11 +23,10 @@ from tsformer.data.forecast_data import ForecastData
 from tsformer.errors import ConfigError, TsformerError
 from tsformer.forecaster_config import ForecasterConfig
 from tsformer.forecasting import calibrate
-from tsformer.loggers import build_loggers
 from tsformer.model_folder import config_text
 from tsformer.module import ForecastModule
 from tsformer.nn import ForecastNetwork
-from tsformer.progress import ProgressBar
+from tsformer.progress import ProgressBar, progress_callbacks
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +70,11 @@ def build_module(config: FitConfig, network: dict[str, Any], num_groups: int) ->
 
 
 def train(
-    data: ForecastData, module: ForecastModule, run: Path, described: ForecasterConfig
+    data: ForecastData,
+    module: ForecastModule,
+    run: Path,
+    described: ForecasterConfig,
+    loggers: Sequence[Logger] = (),
 ) -> Trained:
     """Train a module, choose its weights by validation, and calibrate its quantiles.
 
@@ -79,6 +83,7 @@ def train(
         module: what is trained.
         run: folder that receives checkpoints/{best,last}.ckpt and the logs.
         described: what checkpoints say of the forecaster; see `read_checkpoint`.
+        loggers: that the training logs to.
 
     Raises:
         ConfigError: the trainer cannot do what the settings ask for, or the series are too many.
@@ -95,11 +100,10 @@ def train(
     callbacks = [checkpoint, _Description(config_text(described))]
     loaders = ForecastDataModule(data)
     steps_per_epoch = len(loaders.train_dataloader())
-    with warnings.catch_warnings():
-        trainer = _build_trainer(config, run, callbacks, steps_per_epoch=steps_per_epoch)
-        began = time.perf_counter()
-        trainer.fit(module, datamodule=loaders)
-        seconds = time.perf_counter() - began
+    trainer = _build_trainer(config, run, callbacks, loggers, steps_per_epoch=steps_per_epoch)
+    began = time.perf_counter()
+    trainer.fit(module, datamodule=loaders)
+    seconds = time.perf_counter() - began
 
     objective = float(torch.as_tensor(checkpoint.best_model_score))
     if not math.isfinite(objective):
@@ -140,21 +144,23 @@ def _calibrated(data: ForecastData, network: ForecastNetwork) -> ConformalOffset
 
 
 def _build_trainer(
-    config: FitConfig, run: Path, callbacks: list[Callback], *, steps_per_epoch: int
+    config: FitConfig,
+    run: Path,
+    callbacks: list[Callback],
+    loggers: Sequence[Logger],
+    *,
+    steps_per_epoch: int,
 ) -> Trainer:
-    # What Lightning says about its own choices here is no news to the user.
-    logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
-    for message in ("does not have many workers", "treespec, LeafSpec", "logging interval"):
-        warnings.filterwarnings("ignore", message=f".*{message}.*")
-    loggers = build_loggers(config.logger, run)
     if loggers:
         callbacks.append(LearningRateMonitor("step"))
     if config.callbacks.early_stopping_patience:
         patience = config.callbacks.early_stopping_patience
         callbacks.append(EarlyStopping(config.callbacks.monitor, patience=patience))
-    if config.trainer.progress_bar:
-        callbacks.append(ProgressBar(refresh_rate=config.trainer.log_every_n_steps, leave=True))
-    settings = config.trainer.model_dump(exclude={"progress_bar", "tf32"})
+    callbacks += progress_callbacks(
+        shown=config.trainer.progress_bar, refresh_rate=config.trainer.log_every_n_steps
+    )
+    own = {"progress_bar", "tf32", "find_lr", "find_batch_size"}
+    settings = config.trainer.model_dump(exclude=own)
     max_steps = config.trainer.max_steps
     # Validate once an epoch; a training shorter than its last epoch ends with a validation too.
     rounds = -(-max_steps // steps_per_epoch) if max_steps > 0 else 1
@@ -164,11 +170,11 @@ def _build_trainer(
             val_check_interval=max_steps // rounds if max_steps > 0 else steps_per_epoch,
             check_val_every_n_epoch=None,
             num_sanity_val_steps=0,
-            logger=loggers or False,
+            logger=list(loggers) or False,
             callbacks=callbacks,
             default_root_dir=run,
             use_distributed_sampler=False,
-            enable_progress_bar=config.trainer.progress_bar,
+            enable_progress_bar=any(isinstance(x, ProgressBar) for x in callbacks),
             enable_model_summary=False,
         )
     except MisconfigurationException as error:  # such as a GPU that is not there

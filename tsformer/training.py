@@ -3,13 +3,14 @@
 import json
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from lightning.pytorch import seed_everything
+from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from tsformer import report
@@ -19,6 +20,7 @@ from tsformer.data.catalog import load_data
 from tsformer.data.forecast_data import ForecastData
 from tsformer.data.groups import channel_names
 from tsformer.data.writing import write_atomically
+from tsformer.finding import find_settings
 from tsformer.forecaster import Forecaster
 from tsformer.forecaster_config import (
     EncoderConfig,
@@ -26,7 +28,12 @@ from tsformer.forecaster_config import (
     ScalerConfig,
     network_settings,
 )
+from tsformer.loggers import check_installed, log_test, open_loggers
 from tsformer.model_card import model_card
+from tsformer.module import ForecastModule
+from tsformer.plots import plot_lr_test
+from tsformer.provenance import write_provenance
+from tsformer.quiet import quiet
 from tsformer.trainer import build_module, claim, num_weights, train, versions
 
 log = logging.getLogger(__name__)
@@ -50,8 +57,9 @@ class FitResult:
 def fit(settings: Mapping[str, Any]) -> FitResult:
     """Fit a forecaster and write its run folder, `settings["paths"]["run"]`.
 
-    The folder receives config.yaml, logs, checkpoints/{best,last}.ckpt, model/, metrics.json,
-    forecast.png, error_by_horizon.png, training.png, and calibration.png of a distribution.
+    The folder receives config.yaml, run.json, logs, checkpoints/{best,last}.ckpt, model/,
+    metrics.json, forecast.png, error_by_horizon.png, training.png of the CSV log, calibration.png
+    of a distribution, and lr_finder.png if `trainer.find_lr`.
 
     Args:
         settings: the resolved settings as plain values; see `FitConfig` and `conf/`.
@@ -60,25 +68,51 @@ def fit(settings: Mapping[str, Any]) -> FitResult:
         ConfigError: a setting is unknown, wrong, or does not fit the data.
         DataError: the data cannot be found or used.
     """
-    parse_fit(settings)  # tells mistakes before the data are read
+    config = parse_fit(settings)  # tells mistakes before the data are read
+    check_installed(config.logger)
+    with quiet(config.verbose):
+        return _fit(settings)
+
+
+def _fit(settings: Mapping[str, Any]) -> FitResult:
     table, config = load_data(settings)
     run = Path(config.paths.run)
     data = ForecastData(table, config)
     log.info("%s", data.description)
     for finding in data.findings.of("warning", "note"):
         log.info("%s: %s", finding.level, finding)
-    seed_everything(config.seed, verbose=False)
     torch.set_float32_matmul_precision("high" if config.trainer.tf32 else "highest")
     forecaster_config = describe_forecaster(data, config)
-    module = build_module(config, network_settings(forecaster_config), len(data.groups))
+
+    def build(config: FitConfig) -> ForecastModule:
+        return build_module(config, network_settings(forecaster_config), len(data.groups))
+
+    lr_curve = find_settings(data, build)
+    config = data.config
+    seed_everything(config.seed, verbose=False)
+    module = build(config)
     claim(run, config)
+    write_provenance(run, data.store)
+    if lr_curve is not None:
+        plot_lr_test(*lr_curve).savefig(run / "lr_finder.png", dpi=120)
     log.info(
         "%s weights; %s train, %s validation and %s test windows",
         *(f"{n:,}" for n in (num_weights(module), len(data.train), len(data.validation))),
         f"{len(data.test):,}",
     )
+    with open_loggers(config, run) as loggers:
+        return _train_and_test(data, module, forecaster_config, loggers)
+
+
+def _train_and_test(
+    data: ForecastData,
+    module: ForecastModule,
+    forecaster_config: ForecasterConfig,
+    loggers: Sequence[Logger],
+) -> FitResult:
+    config, run = data.config, Path(data.config.paths.run)
     try:
-        trained = train(data, module, run, forecaster_config)
+        trained = train(data, module, run, forecaster_config, loggers=loggers)
     except SystemExit as stop:  # how Lightning ends a training that a signal interrupts
         log.info("Interrupted: no model was saved; checkpoints are in %s", run / "checkpoints")
         raise SystemExit(143 if isinstance(stop, SIGTERMException) else 130) from stop
@@ -108,6 +142,7 @@ def fit(settings: Mapping[str, Any]) -> FitResult:
         curves.savefig(run / "training.png", dpi=120)
     told = _without_nan(metrics)
     write_atomically(run / "metrics.json", json.dumps(told, indent=1))
+    log_test(loggers, metrics)
     forecaster.card = model_card(forecaster_config, data=config.dataset.name, metrics=told)
     forecaster.save(run / "model")
     for target, figures in by_target.items() or [(None, metrics["test"])]:
