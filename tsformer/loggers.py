@@ -1,6 +1,7 @@
 """Logs of a training: in its run folder, and where MLflow and Weights & Biases keep theirs."""
 
 import math
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from importlib.util import find_spec
@@ -131,6 +132,7 @@ def _open_mlflow(config: MLflowConfig, run: Path, verbose: bool) -> Logger:
         file.parent.mkdir(parents=True, exist_ok=True)
     # The jobs of a sweep must not make the tables of one file at the same time.
     lock = alone(file.with_name(f".{file.name}.lock")) if is_file else nullcontext()
+    environment = dict(os.environ)
     try:
         with lock:
             logger = MLFlowLogger(
@@ -140,29 +142,35 @@ def _open_mlflow(config: MLflowConfig, run: Path, verbose: bool) -> Logger:
                 run_id=_read_id(run, "mlflow"),
             )
             _keep_id(run, "mlflow", lambda: str(logger.run_id))
+            _ = logger.experiment
     except MlflowException as error:
         raise ConfigError(f"logger.mlflow.tracking_uri={uri}: {error}") from error
+    finally:  # MLflow tells its place to all that comes later, such as a sweep's next job
+        _restore("MLFLOW_TRACKING_URI", environment)
     return logger
 
 
 def _open_wandb(config: WandbConfig, run: Path, verbose: bool) -> Logger:
     import wandb
 
+    set_levels(verbose)
+    run.mkdir(parents=True, exist_ok=True)
     try:
-        run.mkdir(parents=True, exist_ok=True)
-        logger = WandbLogger(
-            _name(run),
-            save_dir=run,
+        # Lightning's own call names settings that wandb warns of, and takes a run that is open.
+        experiment = wandb.init(
+            name=_name(run),
+            dir=run,
             id=_keep_id(run, "wandb", lambda: uuid4().hex[:8]),
-            **config.model_dump(),
+            resume="allow",
+            reinit="create_new",
             settings=wandb.Settings(silent=not verbose, console="off"),
+            **config.model_dump(),
         )
-        _ = logger.experiment  # logs in, if it has to
     except wandb.errors.Error as error:
-        raise ConfigError(
-            f"logger.wandb: {error} Log in with `wandb login`, or set logger.wandb.mode=offline."
-        ) from error
-    return logger
+        raise ConfigError(f"logger.wandb: {error} Or set logger.wandb.mode=offline.") from error
+    experiment.define_metric("trainer/global_step")
+    experiment.define_metric("*", step_metric="trainer/global_step", step_sync=True)
+    return WandbLogger(experiment=experiment)
 
 
 def _finish(loggers: Sequence[Logger], status: str) -> None:
@@ -173,6 +181,13 @@ def _finish(loggers: Sequence[Logger], status: str) -> None:
             logger.experiment.finish(exit_code=0 if status == "FINISHED" else 1)
         elif isinstance(logger, TensorBoardLogger):
             logger.finalize("success")  # closes the file
+
+
+def _restore(variable: str, environment: Mapping[str, str]) -> None:
+    if variable in environment:
+        os.environ[variable] = environment[variable]
+    else:
+        os.environ.pop(variable, None)
 
 
 def _name(run: Path) -> str:
