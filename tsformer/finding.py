@@ -22,7 +22,8 @@ log = logging.getLogger(__name__)
 
 _MIN_LR, _MAX_LR, _LR_STEPS = 1e-6, 1.0, 100
 _SMOOTHING = 0.9
-_DIVERGED = 4.0  # times the smallest loss
+_SETTLED = _LR_STEPS // 10  # steps after which the smoothed loss is one
+_FALL, _DIVERGED = 0.01, 4.0  # of the loss at the beginning: what counts as a fall, and as the end
 _BATCH_STEPS = 3  # the optimiser takes its memory in the first
 
 
@@ -87,14 +88,13 @@ def find_lr(data: ForecastData, build: Callable[[FitConfig], ForecastModule]) ->
     test = _RangeTest(np.geomspace(_MIN_LR, _MAX_LR, _LR_STEPS), given)
     _train(data.config, data, build, _LR_STEPS, [test])
     rates, losses = test.rates[: len(test.losses)], np.array(test.losses)
-    skipped = _LR_STEPS // 10  # the mean has to settle first
-    slopes = np.gradient(losses, np.log(rates))[skipped:] if len(losses) > skipped + 1 else []
-    if not len(slopes) or not min(slopes) < 0:
+    slopes = np.gradient(losses, np.log(rates))[_SETTLED : int(losses.argmin()) + 1]
+    if not len(slopes) or losses[_SETTLED] - losses.min() < _FALL * abs(losses[0]):
         raise ConfigError(
             "trainer.find_lr=true: the training loss falls at no learning rate from "
             f"{_MIN_LR:g} to {_MAX_LR:g}. Set optimizer.lr yourself, or look at the data."
         )
-    best = rates[skipped + int(np.argmin(slopes))]
+    best = rates[_SETTLED + int(slopes.argmin())]
     return LRCurve(rates, losses, float(f"{best:.2g}"))
 
 
@@ -120,10 +120,9 @@ class _RangeTest(Callback):
     ) -> None:
         self._mean = _SMOOTHING * self._mean + (1 - _SMOOTHING) * float(outputs["loss"])
         loss = self._mean / (1 - _SMOOTHING ** (len(self.losses) + 1))
-        if math.isfinite(loss):
-            self.losses.append(loss)
-        diverged = not math.isfinite(loss) or loss > _DIVERGED * min(self.losses)
-        trainer.should_stop = diverged or len(self.losses) == len(self.rates)
+        self.losses.append(loss if math.isfinite(loss) else math.inf)
+        limit = min(self.losses) + _DIVERGED * abs(self.losses[0])
+        trainer.should_stop = not loss <= limit or len(self.losses) == len(self.rates)
 
 
 def find_batch_size(data: ForecastData, build: Callable[[FitConfig], ForecastModule]) -> int:
