@@ -144,9 +144,12 @@ def test_a_linear_skip_keeps_its_own_rate(fit_config) -> None:
     assert rates["rest"] >= set(found)
 
 
-def test_a_loss_that_never_falls_is_told(fit_config) -> None:
+@pytest.mark.parametrize("step", [5, 1000])
+def test_a_loss_that_never_falls_is_told(step: int, fit_config) -> None:
     class Stuck(ForecastModule):
         def training_step(self, batch: Any, batch_idx: int) -> Any:
+            if self.global_step > step:
+                raise ArithmeticError("the loss is NaN")
             return 0 * super().training_step(batch, batch_idx) + 1
 
     data = make_data(fit_config)

@@ -219,7 +219,7 @@ def test_a_value_and_two_horizons_are_enough() -> None:
 
 
 def test_an_interrupt_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: object) -> None:
+    def interrupted(*_: object, **__: object) -> None:
         raise SystemExit(1)  # as Lightning does
 
     monkeypatch.setattr(fine_tuning, "train", interrupted)

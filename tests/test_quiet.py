@@ -1,6 +1,7 @@
 """What libraries may say during a fit."""
 
 import logging
+import sys
 import warnings
 
 import pytest
@@ -51,10 +52,26 @@ def test_afterwards_all_is_as_before(verbose: bool) -> None:
     names = ("lightning.pytorch", "torch", "tsformer")
     levels = [logging.getLogger(name).level for name in names]
     filters = list(warnings.filters)
+    handlers = list(logging.getLogger("lightning").handlers)
     with pytest.raises(ValueError, match="fail"), quiet(verbose):
         raise ValueError("fail")
     assert [logging.getLogger(name).level for name in names] == levels
     assert list(warnings.filters) == filters
+    assert logging.getLogger("lightning").handlers == handlers
+
+
+def test_what_lightning_logs_is_shown_once(
+    caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    handler = logging.StreamHandler(sys.stderr)  # as lightning adds one when it is imported
+    logging.getLogger("lightning").addHandler(handler)
+    try:
+        with caplog.at_level(logging.INFO), quiet(verbose=True):
+            LIGHTNING.info("GPU available")
+    finally:
+        logging.getLogger("lightning").removeHandler(handler)
+    assert caplog.messages == ["GPU available"]
+    assert capsys.readouterr().err == ""
 
 
 def test_what_will_change_in_a_library_still_fails_the_tests() -> None:

@@ -4,6 +4,7 @@ import logging
 import math
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -86,14 +87,15 @@ def find_lr(data: ForecastData, build: Callable[[FitConfig], ForecastModule]) ->
     """
     given = data.config.optimizer.lr
     test = _RangeTest(np.geomspace(_MIN_LR, _MAX_LR, _LR_STEPS), given)
-    _train(data.config, data, build, _LR_STEPS, [test])
+    with suppress(ArithmeticError):  # the module refuses a loss that is no number
+        _train(data.config, data, build, _LR_STEPS, [test])
     rates, losses = test.rates[: len(test.losses)], np.array(test.losses)
-    slopes = np.gradient(losses, np.log(rates))[_SETTLED : int(losses.argmin()) + 1]
-    if not len(slopes) or losses[_SETTLED] - losses.min() < _FALL * abs(losses[0]):
+    if len(losses) <= _SETTLED or losses[_SETTLED] - losses.min() < _FALL * abs(losses[0]):
         raise ConfigError(
             "trainer.find_lr=true: the training loss falls at no learning rate from "
             f"{_MIN_LR:g} to {_MAX_LR:g}. Set optimizer.lr yourself, or look at the data."
         )
+    slopes = np.gradient(losses, np.log(rates))[_SETTLED : int(losses.argmin()) + 1]
     best = rates[_SETTLED + int(slopes.argmin())]
     return LRCurve(rates, losses, float(f"{best:.2g}"))
 

@@ -22,6 +22,10 @@ def quiet(verbose: bool = False) -> Iterator[None]:
     """
     names = (*_LIBRARIES, "tsformer")
     before = {name: logging.getLogger(name).level for name in names}
+    lightning = logging.getLogger("lightning")
+    handlers = list(lightning.handlers)
+    if logging.getLogger().handlers:  # which show what it logs, too
+        lightning.handlers.clear()
     with warnings.catch_warnings():
         if verbose:
             warnings.simplefilter("default")
@@ -36,6 +40,7 @@ def quiet(verbose: bool = False) -> Iterator[None]:
         try:
             yield
         finally:
+            lightning.handlers[:] = handlers
             for name, level in before.items():
                 logging.getLogger(name).setLevel(level)
 
