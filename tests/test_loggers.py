@@ -151,16 +151,16 @@ def mlflow_at(uri: str) -> dict[str, str]:
     return {"tracking_uri": uri, "experiment": "waves"}
 
 
-def test_wandb_without_a_key_tells_what_to_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_wandb_without_a_key_tells_what_to_do_and_leaves_no_other_run_open(
+    fitted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("wandb")
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
     monkeypatch.setenv("NETRC", str(tmp_path / "none"))
-    wandb = {"project": "waves", "mode": "online"}
-    config = parse(LoggerConfig, {"tensorboard": False, "csv": False, "wandb": wandb})
+    services = {"mlflow": mlflow_of(fitted), "wandb": {"project": "waves", "mode": "online"}}
+    config = parse(LoggerConfig, {"tensorboard": False, "csv": False, **services})
     with pytest.raises(ConfigError, match=r"logger\.wandb: .*wandb login.*mode=offline"):
         build_loggers(config, tmp_path / "run")
+    assert mlflow_runs(fitted)[0].info.status == "FAILED"
 
 
 @pytest.mark.parametrize(

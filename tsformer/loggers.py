@@ -85,10 +85,14 @@ def build_loggers(config: LoggerConfig, run: Path, *, verbose: bool = False) -> 
         # Its table of settings is written once, with the figures of the test.
         board = TensorBoardLogger(run, name="tensorboard", version="", default_hp_metric=False)
         loggers.append(board)
-    if config.mlflow:
-        loggers.append(_open_mlflow(config.mlflow, run, verbose))
-    if config.wandb:
-        loggers.append(_open_wandb(config.wandb, run, verbose))
+    try:
+        if config.mlflow:
+            loggers.append(_open_mlflow(config.mlflow, run, verbose))
+        if config.wandb:
+            loggers.append(_open_wandb(config.wandb, run, verbose))
+    except BaseException:
+        _finish(loggers, "FAILED")
+        raise
     return loggers
 
 
