@@ -127,11 +127,14 @@ def test_each_folder_is_a_run_of_its_own_and_one_that_goes_on_stays_the_same(
 ) -> None:
     wandb = {"project": "waves"}
     settings = settings_of(tmp_path, csv=False, mlflow=mlflow_of(fitted), wandb=wandb)
-    config = parse(FitConfig, settings)
     versions = []
-    for name in ("0", "1", "0"):
-        with open_loggers(config, tmp_path / name) as opened:
+    for name, place in (("0", "runs/0"), ("1", "runs/1"), ("0", "/moved/0")):
+        settings["paths"]["run"] = place
+        with open_loggers(parse(FitConfig, settings), tmp_path / name) as opened:
             versions.append([logger.version for logger in opened])
+            (run,) = (x for x in mlflow_runs(fitted) if x.info.run_id == versions[-1][0])
+            assert run.info.status == "RUNNING"
+            assert run.data.params["paths.run"] == f"runs/{name}"  # MLflow lets none be changed
     assert versions[0] == versions[2]
     assert not set(versions[0]) & set(versions[1])
 

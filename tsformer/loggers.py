@@ -52,11 +52,14 @@ def open_loggers(config: FitConfig, run: Path) -> Iterator[list[Logger]]:
     Raises:
         ConfigError: a package is missing, or MLflow or Weights & Biases cannot be reached.
     """
+    goes_on = _read_id(run, "mlflow") is not None
     loggers = build_loggers(config.logger, run, verbose=config.verbose)
     settings = flatten(config.model_dump(mode="json"))
     try:
         for logger in loggers:
-            if not isinstance(logger, CSVLogger):  # config.yaml stands beside it
+            # A run of MLflow that goes on has them: it takes none twice, such as a moved folder.
+            given = isinstance(logger, MLFlowLogger) and goes_on
+            if not given and not isinstance(logger, CSVLogger):  # config.yaml stands beside it
                 logger.log_hyperparams(settings)
         yield loggers
     except BaseException as error:
@@ -145,8 +148,8 @@ def _open_mlflow(config: MLflowConfig, run: Path, verbose: bool) -> Logger:
                 tracking_uri=uri,
                 run_id=_read_id(run, "mlflow"),
             )
-            _keep_id(run, "mlflow", lambda: str(logger.run_id))
-            _ = logger.experiment
+            known = _keep_id(run, "mlflow", lambda: str(logger.run_id))
+            logger.experiment.update_run(known, status="RUNNING")  # which it was not if it goes on
     except MlflowException as error:
         raise ConfigError(f"logger.mlflow.tracking_uri={uri}: {error}") from error
     finally:  # MLflow tells its place to all that comes later, such as a sweep's next job
