@@ -15,7 +15,7 @@ from numpy.testing import assert_allclose
 from tests.conftest import make_settings
 from tsformer import fit, report
 from tsformer.callbacks import Checkpoints
-from tsformer.errors import ConfigError, TrainingError
+from tsformer.errors import ConfigError, DataError, TrainingError
 from tsformer.loggers import read_curves
 from tsformer.ranks import Interrupted
 from tsformer.run_folder import read_settings
@@ -218,6 +218,14 @@ def test_the_same_command_goes_on_when_the_cluster_starts_it_again(
     fit(settings("run"))
     fit(settings("whole"))
     assert weights_of(stopped) == weights_of(tmp_path / "whole")
+
+
+def test_a_run_does_not_go_on_with_other_rows(stopped, tmp_path):
+    frame = pd.read_csv(tmp_path / "table.csv")
+    frame.loc[390, "a"] += 1
+    frame.to_csv(tmp_path / "table.csv", index=False)
+    with pytest.raises(DataError, match="the table is not the one that the run began with"):
+        resume(stopped)
 
 
 def test_two_processes_are_not_at_one_run(settings, stopped):

@@ -242,6 +242,8 @@ class TrainerConfig(Config):
     gradient_clip_val: float | None = Field(ge=0)
     log_every_n_steps: int = Positive
     progress_bar: bool
+    find_lr: bool = False
+    find_batch_size: bool = False
 
     @model_validator(mode="after")
     def _check_end(self) -> Self:
@@ -261,11 +263,30 @@ class CallbacksConfig(Config):
     save_every_n_steps: int | None = Field(default=None, gt=0)
 
 
+class MLflowConfig(Config):
+    """Where MLflow keeps a run: a server or a database, and the experiment there."""
+
+    tracking_uri: str = Field(min_length=1)
+    experiment: str = Field(min_length=1)
+
+
+class WandbConfig(Config):
+    """Where Weights & Biases keeps a run."""
+
+    project: str = Field(min_length=1)
+    mode: Literal["offline", "online"] = "offline"
+    entity: str | None = None
+    group: str | None = None
+    tags: list[str] = []
+
+
 class LoggerConfig(Config):
     """Which logs a run writes."""
 
     tensorboard: bool
     csv: bool
+    mlflow: MLflowConfig | None = None
+    wandb: WandbConfig | None = None
 
 
 class PathsConfig(Config):

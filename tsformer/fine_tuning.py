@@ -18,7 +18,9 @@ from tsformer.errors import ConfigError, DataError
 from tsformer.forecaster import Forecaster
 from tsformer.forecaster_config import ForecasterConfig, ScalerConfig, network_settings
 from tsformer.history import History
+from tsformer.loggers import build_loggers
 from tsformer.model_folder import CONFIG
+from tsformer.quiet import quiet
 from tsformer.ranks import Interrupted
 from tsformer.run_folder import claimed
 from tsformer.trainer import build_module, train, versions
@@ -67,9 +69,10 @@ def fine_tune(
         module = build_module(config, network_settings(own))
         for copy in filter(None, (module.network, module.averaged)):
             copy.load_state_dict(forecaster.network.state_dict())
-        with claimed(run, config):
+        with claimed(run, config), quiet():
+            loggers = build_loggers(config.logger, run)
             try:
-                trained = train(data, module, run, described)
+                trained = train(data, module, run, described, loggers=loggers)
             except Interrupted as stop:
                 if stop.number == signal.SIGINT:
                     raise KeyboardInterrupt from stop

@@ -103,7 +103,7 @@ class ForecastModule(LightningModule):
             seed: of dropout.
         """
         super().__init__()
-        self.save_hyperparameters()
+        self.save_hyperparameters(logger=False)  # which get all settings
         self.network = ForecastNetwork(**network)
         self.averaged = None if ema_decay is None else deepcopy(self.network).requires_grad_(False)
         if compile:

@@ -132,6 +132,29 @@ def plot_training(curves: pd.DataFrame, *, best_step: int | None = None) -> Figu
     return figure
 
 
+def plot_lr_test(rates: ArrayLike, losses: ArrayLike, chosen: float) -> Figure:
+    """Draw the training loss while the learning rate grew, and the rate that was chosen.
+
+    Args:
+        rates: learning rates, (N,).
+        losses: smoothed training loss at each, (N,).
+        chosen: one of the rates.
+    """
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    ax = figure.subplots()
+    ax.plot(rates, losses, color=PALETTE[1], linewidth=1.5, label="training loss, smoothed")
+    ax.axvline(chosen, color=FORECAST, linestyle=":", label=f"chosen: {chosen:g}")
+    low = float(np.min(losses))
+    start = float(np.asarray(losses)[0])
+    ax.set_ylim(low - 0.1 * (start - low), start + 0.5 * (start - low))  # not where it diverges
+    ax.set_xscale("log")
+    ax.set_xlabel("learning rate")
+    ax.set_ylabel("training loss")
+    ax.legend(frameon=False)
+    _tidy(ax)
+    return figure
+
+
 def _plot_column(ax: Axes, curves: pd.DataFrame, name: str, label: str, **style: Any) -> None:
     if name in curves:
         points = curves[["step", name]].dropna()

@@ -80,7 +80,7 @@ def claimed(run: Path, config: FitConfig, *, go_on: bool = False) -> Iterator[bo
 
 
 def _but_place(settings: Any) -> Any:
-    return {**settings, "paths": {**settings["paths"], "run": None}, "resume": None}
+    return {**settings, "paths": {**settings["paths"], "run": None}, "resume": None, "trial": None}
 
 
 def _lock(file: TextIO, run: Path) -> None:

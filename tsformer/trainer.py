@@ -3,7 +3,7 @@
 import logging
 import math
 import time
-import warnings
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,6 +13,7 @@ from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvir
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.callbacks import EarlyStopping, LearningRateMonitor
+from lightning.pytorch.loggers import Logger
 from lightning.pytorch.strategies import DDPStrategy, ModelParallelStrategy, Strategy
 
 from tsformer.callbacks import CheckpointFiles, Checkpoints, StopSignals
@@ -24,11 +25,10 @@ from tsformer.data.forecast_data import ForecastData
 from tsformer.errors import ConfigError, TrainingError
 from tsformer.forecaster_config import ForecasterConfig
 from tsformer.forecasting import calibrate
-from tsformer.loggers import build_loggers
 from tsformer.model_folder import config_text
 from tsformer.module import DivergedError, ForecastModule
 from tsformer.nn import ForecastNetwork
-from tsformer.progress import ProgressBar
+from tsformer.progress import ProgressBar, progress_callbacks
 from tsformer.ranks import ALONE, World
 from tsformer.run_folder import CHECKPOINTS, Place
 from tsformer.weights import build_network
@@ -93,6 +93,7 @@ def train(
     *,
     world: World = ALONE,
     place: Place | None = None,
+    loggers: Sequence[Logger] = (),
 ) -> Trained:
     """Train a module, choose its weights by validation, and calibrate its quantiles.
 
@@ -103,6 +104,7 @@ def train(
         described: what checkpoints say of the forecaster; see `read_checkpoint`.
         world: the ranks that train together.
         place: where the training goes on; None: at the beginning.
+        loggers: that the training logs to.
 
     Raises:
         ConfigError: the trainer cannot do what the settings ask for, or the series are too many.
@@ -126,14 +128,13 @@ def train(
         rank=world.rank,
         size=world.size,
     )
-    with warnings.catch_warnings():
-        trainer = _build_trainer(config, run, checkpoints, length, world, place)
-        began = time.perf_counter()
-        try:
-            trainer.fit(module, datamodule=loaders, ckpt_path=place.checkpoint if place else None)
-        except DivergedError as error:
-            raise _diverged(error, data, trainer.global_step, checkpoints) from error
-        seconds = time.perf_counter() - began
+    trainer = _build_trainer(config, run, checkpoints, length, world, loggers)
+    began = time.perf_counter()
+    try:
+        trainer.fit(module, datamodule=loaders, ckpt_path=place.checkpoint if place else None)
+    except DivergedError as error:
+        raise _diverged(error, data, trainer.global_step, checkpoints) from error
+    seconds = time.perf_counter() - began
 
     if not math.isfinite(checkpoints.best_score):
         raise TrainingError(
@@ -203,25 +204,19 @@ def _build_trainer(
     checkpoints: Checkpoints,
     length: Length,
     world: World,
-    place: Place | None,
+    loggers: Sequence[Logger],
 ) -> Trainer:
-    # What Lightning says about its own choices here is no news to the user.
-    logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
-    for message in ("does not have many workers", "treespec, LeafSpec", "logging interval"):
-        warnings.filterwarnings("ignore", message=f".*{message}.*")
     own = config.trainer
     stop = StopSignals(checkpoints, world, own.log_every_n_steps)
     callbacks: list[Callback] = [checkpoints, stop]
-    loggers = (
-        build_loggers(config.logger, run, place.step if place else 0) if world.is_first else []
-    )
     if loggers:
         callbacks.append(LearningRateMonitor("step"))
     if config.callbacks.early_stopping_patience:
         patience = config.callbacks.early_stopping_patience
         callbacks.append(_EarlyStopping(config.callbacks.monitor, patience=patience))
-    if own.progress_bar and world.is_first:
-        callbacks.append(ProgressBar(refresh_rate=own.log_every_n_steps, leave=True))
+    callbacks += progress_callbacks(
+        shown=own.progress_bar and world.is_first, refresh_rate=own.log_every_n_steps
+    )
     plugins: list[Any] = [CheckpointFiles()]
     if world.size > 1:
         plugins.append(TorchElasticEnvironment())
@@ -240,12 +235,12 @@ def _build_trainer(
             val_check_interval=length.validation_interval,
             check_val_every_n_epoch=None,
             num_sanity_val_steps=0,
-            logger=loggers or False,
+            logger=list(loggers) or False,
             callbacks=callbacks,
             plugins=plugins,
             default_root_dir=run,
             use_distributed_sampler=False,
-            enable_progress_bar=own.progress_bar and world.is_first,
+            enable_progress_bar=any(isinstance(x, ProgressBar) for x in callbacks),
             enable_model_summary=False,
         )
     except MisconfigurationException as error:  # such as a GPU that is not there

@@ -3,7 +3,7 @@
 import json
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from lightning.pytorch import seed_everything
+from lightning.pytorch.loggers import Logger
 
 from tsformer import report
 from tsformer.config import FitConfig, TrainerConfig, parse, parse_fit
@@ -20,6 +21,7 @@ from tsformer.data.forecast_data import ForecastData
 from tsformer.data.groups import channel_names
 from tsformer.data.writing import write_atomically
 from tsformer.errors import ConfigError
+from tsformer.finding import find_settings
 from tsformer.forecaster import Forecaster
 from tsformer.forecaster_config import (
     EncoderConfig,
@@ -27,8 +29,12 @@ from tsformer.forecaster_config import (
     ScalerConfig,
     network_settings,
 )
+from tsformer.loggers import check_installed, log_test, open_loggers
 from tsformer.model_card import model_card
 from tsformer.module import ForecastModule
+from tsformer.plots import plot_lr_test
+from tsformer.provenance import write_provenance
+from tsformer.quiet import quiet
 from tsformer.ranks import (
     ALONE,
     Interrupted,
@@ -80,14 +86,15 @@ def fit(settings: Mapping[str, Any]) -> FitResult:
     """
     if settings.get("resume") is not None:
         settings = read_settings(Path(settings["resume"]))
-    config = parse_fit(settings).trainer  # tells mistakes before the data are read
-    num_ranks = count_ranks(config)
+    config = parse_fit(settings)  # tells mistakes before the data are read
+    check_installed(config.logger)
+    num_ranks = count_ranks(config.trainer)
     if find_world() is None and num_ranks > 1:
         return start_ranks(
             fit_as_rank,
             [dict(settings)],
             num_ranks=num_ranks,
-            max_restarts=config.max_restarts,
+            max_restarts=config.trainer.max_restarts,
         )
     return fit_as_rank(settings)
 
@@ -113,29 +120,44 @@ def count_ranks(config: TrainerConfig) -> int:
 def fit_as_rank(settings: Mapping[str, Any]) -> FitResult:
     """Fit as one of the ranks that there are; see `fit`. All train, the first does the rest."""
     world = find_world() or ALONE
-    accelerator = parse_fit(settings).trainer.accelerator
-    cuda = accelerator not in ("cpu", "mps") and torch.cuda.is_available()
-    with ExitStack() as held:
+    config = parse_fit(settings)
+    cuda = config.trainer.accelerator not in ("cpu", "mps") and torch.cuda.is_available()
+    with quiet(config.verbose), ExitStack() as held:
         with joined_ranks(world, cuda=cuda):
             settings = world.broadcast(dict(settings))
             data = _load(settings, world)
             described = describe_forecaster(data, data.config)
-            module = build_module(data.config, network_settings(described))
+
+            def build(config: FitConfig) -> ForecastModule:
+                return build_module(config, network_settings(described))
+
+            lr_curve = find_settings(data, build)
+            seed_everything(data.config.seed, verbose=False)
+            module = build(data.config)
             run = Path(data.config.paths.run)
-            goes_on = settings.get("resume") is not None or is_restart()
             place = None
-            if world.is_first and held.enter_context(claimed(run, data.config, go_on=goes_on)):
-                place = find_place(run, world.size)
+            loggers: list[Logger] = []
+            if world.is_first:
+                goes_on = settings.get("resume") is not None or is_restart()
+                if held.enter_context(claimed(run, data.config, go_on=goes_on)):
+                    place = find_place(run, world.size)
+                write_provenance(run, data.store)
+                if lr_curve is not None:
+                    plot_lr_test(*lr_curve).savefig(run / "lr_finder.png", dpi=120)
+                first_step = place.step if place else 0
+                loggers = held.enter_context(open_loggers(data.config, run, first_step))
             place = world.broadcast(place)
             _log_start(data, module, place)
             try:
-                trained = train(data, module, run, described, world=world, place=place)
+                trained = train(
+                    data, module, run, described, world=world, place=place, loggers=loggers
+                )
             except Interrupted:
                 log.info("Interrupted. To go on: python scripts/fit.py resume=%s", run)
                 raise
         if not world.is_first:
             return FitResult(trained.objective, {}, run)
-        return _finish(data, described, trained, num_weights(module))
+        return _finish(data, described, trained, num_weights(module), loggers)
 
 
 def _load(settings: Mapping[str, Any], world: World) -> ForecastData:
@@ -165,7 +187,11 @@ def _log_start(data: ForecastData, module: ForecastModule, place: Place | None) 
 
 
 def _finish(
-    data: ForecastData, described: ForecasterConfig, trained: Trained, num_weights: int
+    data: ForecastData,
+    described: ForecasterConfig,
+    trained: Trained,
+    num_weights: int,
+    loggers: Sequence[Logger],
 ) -> FitResult:
     """Test, draw, tell and save."""
     config, run = data.config, Path(data.config.paths.run)
@@ -195,6 +221,7 @@ def _finish(
         curves.savefig(run / "training.png", dpi=120)
     told = _without_nan(metrics)
     write_atomically(run / METRICS, json.dumps(told, indent=1))
+    log_test(loggers, metrics)
     forecaster.card = model_card(described, data=config.dataset.name, metrics=told)
     forecaster.save(run / "model")
     for target, figures in by_target.items() or [(None, metrics["test"])]:

@@ -72,6 +72,7 @@ def test_a_run_folder_holds_all_that_the_readme_names(finished: tuple[Path, str]
     names = {p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()}
     assert {
         "config.yaml",
+        "run.json",
         ".hydra/overrides.yaml",
         "model/model.safetensors",
         "model/config.json",
@@ -149,11 +150,17 @@ def test_a_finished_run_is_not_overwritten(finished: tuple[Path, str]) -> None:
 
 
 @pytest.mark.slow
-def test_the_same_seed_gives_the_same_weights(finished: tuple[Path, str], tmp_path: Path) -> None:
+def test_a_run_can_be_repeated_and_another_seed_gives_other_weights(
+    finished: tuple[Path, str], tmp_path: Path
+) -> None:
     folder, _ = finished
-    again = run_fit(*TINY, f"hydra.run.dir={tmp_path / 'again'}", cwd=tmp_path)
+    settings = ("--config-path", str(folder / ".hydra"), "--config-name", "config")
+    again = run_fit(*settings, f"hydra.run.dir={tmp_path / 'again'}", cwd=tmp_path)
     other = run_fit(*TINY, "seed=1", f"hydra.run.dir={tmp_path / 'other'}", cwd=tmp_path)
     assert again.returncode == other.returncode == 0
+    told = [json.loads((path / "run.json").read_text()) for path in (folder, tmp_path / "again")]
+    assert told[0]["data_sha256"] == told[1]["data_sha256"]
+    assert told[0]["command"] != told[1]["command"]
     weights = [
         (path / "model" / "model.safetensors").read_bytes()
         for path in (folder, tmp_path / "again", tmp_path / "other")
