@@ -27,6 +27,7 @@ from tsformer.model_folder import config_text
 from tsformer.module import ForecastModule
 from tsformer.nn import ForecastNetwork
 from tsformer.progress import ProgressBar
+from tsformer.sweep.pruning import pruning
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +41,7 @@ class Trained(NamedTuple):
         objective: the best validation error, `callbacks.monitor`.
         best_step: when it was reached.
         seconds: that the training took.
+        pruned: whether the search that it is a trial of stopped it.
     """
 
     network: ForecastNetwork
@@ -47,6 +49,7 @@ class Trained(NamedTuple):
     objective: float
     best_step: int
     seconds: float
+    pruned: bool = False
 
 
 def build_module(config: FitConfig, network: dict[str, Any], num_groups: int) -> ForecastModule:
@@ -92,7 +95,8 @@ def train(
         save_last=True,
         enable_version_counter=False,
     )
-    callbacks = [checkpoint, _Description(config_text(described))]
+    pruners = pruning(config)
+    callbacks = [checkpoint, _Description(config_text(described)), *pruners]
     loaders = ForecastDataModule(data)
     steps_per_epoch = len(loaders.train_dataloader())
     with warnings.catch_warnings():
@@ -111,7 +115,8 @@ def train(
     module.load_state_dict(best["state_dict"])
     network = module.forecasting_network.eval()
     conformal = _calibrated(data, network) if config.conformal else None
-    return Trained(network, conformal, objective, best["global_step"], seconds)
+    pruned = any(pruner.pruned for pruner in pruners)
+    return Trained(network, conformal, objective, best["global_step"], seconds, pruned)
 
 
 class _Description(Callback):

@@ -40,11 +40,13 @@ class FitResult:
         objective: the best validation error, `callbacks.monitor`; sweeps minimise it.
         metrics: what `metrics.json` holds.
         run: the run folder.
+        pruned: whether a search stopped the training; then there is no model, and no metrics.
     """
 
     objective: float
     metrics: dict[str, Any]
     run: Path
+    pruned: bool = False
 
 
 def fit(settings: Mapping[str, Any]) -> FitResult:
@@ -82,6 +84,9 @@ def fit(settings: Mapping[str, Any]) -> FitResult:
     except SystemExit as stop:  # how Lightning ends a training that a signal interrupts
         log.info("Interrupted: no model was saved; checkpoints are in %s", run / "checkpoints")
         raise SystemExit(143 if isinstance(stop, SIGTERMException) else 130) from stop
+    if trained.pruned:
+        log.info("Pruned: other trials of the search are better. Run folder: %s", run)
+        return FitResult(trained.objective, {}, run, pruned=True)
     forecaster = Forecaster(trained.network, forecaster_config, trained.conformal)
     forecaster.save(run / "model")  # again with figures of the test, which takes a while
 
