@@ -112,7 +112,7 @@ def keep_plan(plan: Plan, folder: Path) -> bool:
     file = folder / "sweep.json"
     if file.exists():
         before, now = (_flat(values) for values in (json.loads(file.read_text()), told))
-        for key in [*before, *now]:
+        for key in sorted({*before, *now}, key=lambda key: key.startswith("settings.")):
             if before.get(key) != now.get(key):
                 raise ConfigError(
                     f"{folder}: holds another sweep, of {key}={before.get(key)}; now it is "

@@ -125,8 +125,9 @@ def _build_pruner(config: PrunerConfig) -> optuna.pruners.BasePruner:
     import optuna
 
     if config.name == "median":
+        # Optuna counts its steps from 0, and we validations from 1.
         return optuna.pruners.MedianPruner(
-            n_startup_trials=config.n_startup_trials, n_warmup_steps=config.n_warmup_steps
+            n_startup_trials=config.n_startup_trials, n_warmup_steps=config.n_warmup_steps + 1
         )
     if config.name == "hyperband":
         return optuna.pruners.HyperbandPruner(min_resource=config.n_warmup_steps + 1)
