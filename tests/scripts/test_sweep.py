@@ -35,6 +35,16 @@ MISTAKES = {
 }
 
 
+def test_jobs_of_one_folder_are_refused(folder: Path, tmp_path: Path) -> None:
+    result = run_fit(
+        *("-m", "dataset.path=none.csv,no.csv", "hydra.sweep.subdir=all"),
+        *("hydra.sweeper.max_batch_size=2", f"hydra.sweep.dir={tmp_path / 'sweep'}"),
+        cwd=folder,
+    )
+    assert result.returncode == 2
+    assert "jobs 0 and 1 would share" in result.stderr
+
+
 def command(*overrides: str) -> list[str]:
     options = [override for override in overrides if override == "-m"]
     given = [override for override in overrides if override != "-m"]

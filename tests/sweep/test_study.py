@@ -1,5 +1,6 @@
 """Trials in Optuna's storage, as sweeps that are killed leave and find them."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -127,6 +128,14 @@ def test_a_trial_is_pruned_if_others_were_better_by_then(tmp_path: Path) -> None
 def test_a_storage_that_cannot_be_opened_is_a_mistake() -> None:
     with pytest.raises(ConfigError, match=r"sweep\.storage=nosql://x"):
         open_study("nosql://x", "sweep", make_config())
+
+
+def test_without_optuna_a_search_names_the_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(ConfigError, match=r"pip install 'tsformer\[sweep\]'"):
+        open_study(str(tmp_path / "study.journal"), "sweep", make_config())
 
 
 def test_a_grid_runs_again_what_failed_and_nothing_else(tmp_path: Path) -> None:

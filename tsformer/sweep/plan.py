@@ -1,7 +1,8 @@
 """The command line of a sweep, understood: what is alike, what is varied, and by whom."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,6 +12,7 @@ from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
 from tsformer.config import parse, parse_fit
+from tsformer.data.locking import alone
 from tsformer.data.writing import write_atomically
 from tsformer.errors import ConfigError, TsformerError
 from tsformer.sweep.config import SweepConfig
@@ -25,8 +27,10 @@ from tsformer.sweep.space import (
 )
 
 MISTAKES = (TsformerError, HydraException, OmegaConfBaseException)
+# Keys of conf/fit.yaml that are no settings of a fit.
+_NO_SETTINGS = ("sweep", "resume")
 # What may differ when a sweep is resumed.
-_FREE = ("sweep", "trial", "paths", "verbose", "num_workers")
+_FREE = (*_NO_SETTINGS, "trial", "paths", "verbose", "num_workers")
 
 Settings = dict[str, Any]
 Compose = Callable[[Sequence[str]], Settings]
@@ -124,14 +128,31 @@ def keep_plan(plan: Plan, folder: Path) -> bool:
             f"{folder}: holds another sweep, which cannot be resumed. Choose another "
             "hydra.sweep.dir."
         )
-    folder.mkdir(parents=True, exist_ok=True)
     write_atomically(file, json.dumps(told, indent=1))
     return False
 
 
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Hold the folder of a sweep, which no other process then can.
+
+    Raises:
+        ConfigError: another process holds it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(alone(folder / ".sweep.lock", wait=False))
+        except BlockingIOError:
+            raise ConfigError(
+                f"{folder}: another process runs this sweep. Wait for it, or end it."
+            ) from None
+        yield
+
+
 def _fit(overrides: Sequence[str], compose: Compose) -> Settings:
     settings = compose(overrides)
-    parse_fit({key: value for key, value in settings.items() if key != "sweep"})
+    parse_fit({key: value for key, value in settings.items() if key not in _NO_SETTINGS})
     return settings
 
 

@@ -20,11 +20,10 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from tsformer.console import open_console
-from tsformer.data.locking import alone
 from tsformer.errors import ConfigError, TsformerError
 from tsformer.sweep import board
 from tsformer.sweep.jobs import Grid, Job, Jobs, Search
-from tsformer.sweep.plan import MISTAKES, Plan, keep_plan, lines, make_plan
+from tsformer.sweep.plan import MISTAKES, Plan, held, keep_plan, lines, make_plan
 from tsformer.sweep.space import Choice, Values
 from tsformer.sweep.trial import Result, read_result, told, write_result
 
@@ -81,16 +80,11 @@ class TrialSweeper(Sweeper):
             TsformerError: all jobs failed, or the settings can be told to be wrong beforehand.
         """
         self.folder = Path(str(self.config.hydra.sweep.dir))
+        self.numbers: dict[Path, int] = {}  # of jobs, by run folder
         parser = OverridesParser.create(config_loader=self.hydra_context.config_loader)
         self.plan = make_plan(arguments, parser, lambda overrides: self._compose(overrides)[1])
-        self.folder.mkdir(parents=True, exist_ok=True)
-        try:
-            with alone(self.folder / ".sweep.lock", wait=False):
-                return self._run(keep_plan(self.plan, self.folder))
-        except BlockingIOError:
-            raise ConfigError(
-                f"{self.folder}: another process runs this sweep. Wait for it, or end it."
-            ) from None
+        with held(self.folder):
+            return self._run(keep_plan(self.plan, self.folder))
 
     def _run(self, resumed: bool) -> float:
         OmegaConf.save(self.config, self.folder / "multirun.yaml")
@@ -147,6 +141,11 @@ class TrialSweeper(Sweeper):
             folder, _ = self._compose(overrides, number)
         except MISTAKES as error:
             return Job(number, values, overrides, self.folder / str(number), str(error))
+        if (other := self.numbers.setdefault(folder, number)) != number:
+            raise ConfigError(
+                f"hydra.sweep.subdir: jobs {other} and {number} would share {folder}. Put "
+                "${hydra.job.num} into it, or leave it out."
+            )
         return Job(number, values, overrides, folder)
 
     def _compose(self, overrides: Sequence[str], number: int = 0) -> tuple[Path, dict[str, Any]]:
