@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from tsformer.config import TrialConfig
 from tsformer.errors import ConfigError
 from tsformer.sweep.config import PrunerConfig, SweepConfig
@@ -62,7 +60,7 @@ def ask(
     import optuna
 
     drawn = len(study.get_trials(deepcopy=False)) if number is None else number
-    seed = int(np.random.SeedSequence((config.seed, drawn)).generate_state(1)[0])
+    seed = (config.seed * 1_000_003 + drawn) % 2**32
     study.sampler = (
         optuna.samplers.TPESampler(
             n_startup_trials=config.n_startup_trials, constant_liar=True, seed=seed
