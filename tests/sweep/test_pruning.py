@@ -94,7 +94,7 @@ def test_a_mistake_and_a_bug_are_kept(settings, tmp_path: Path, monkeypatch) -> 
     assert result.state == "failed"
     assert "none.csv" in result.message
 
-    def fail(_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise RuntimeError("rank 1 died")
 
     monkeypatch.setattr("tsformer.training.fit", fail)

@@ -93,7 +93,7 @@ def leaderboard(records: Sequence[Record], keys: Sequence[str], monitor: str) ->
     table.add_column("trial", justify="right")
     table.add_column(monitor, justify="right")
     for key in keys:
-        table.add_column(key, justify="right")
+        table.add_column(key, justify="right", overflow="fold")
     table.add_column("seconds", justify="right")
     complete = [record for record in records if record.result.state == "complete"]
     for record in sorted(complete, key=objective)[:10]:
