@@ -89,8 +89,8 @@ def test_a_folder_is_of_one_sweep(tmp_path: Path) -> None:
 
 def test_two_processes_do_not_run_one_sweep(tmp_path: Path) -> None:
     code = (
-        "import sys\nfrom pathlib import Path\nfrom tsformer.data.locking import alone\n"
-        "with alone(Path(sys.argv[1])): print('ready', flush=True); sys.stdin.read()"
+        "import sys, time\nfrom pathlib import Path\nfrom tsformer.data.locking import alone\n"
+        "with alone(Path(sys.argv[1])): print('ready', flush=True); time.sleep(600)"
     )
     process = start_python(code, str(tmp_path / ".sweep.lock"))
     try:
