@@ -9,8 +9,15 @@ from tsformer.config import parse_fit
 from tsformer.errors import ConfigError
 
 
-def main(settings: dict[str, Any]) -> float:
+def main(settings: dict[str, Any]) -> float | None:
     """Fit, and return the validation error that a sweep minimises."""
+    search = settings.pop("sweep", None)
+    if settings["trial"] is not None:
+        from tsformer.sweep.trial import fit_trial
+
+        return fit_trial(settings)
+    if search is not None:
+        raise ConfigError("sweep=... searches settings over many fits: add -m, for multirun")
     parse_fit(settings)  # tells mistakes before torch is loaded, which takes seconds
     from tsformer.training import fit
 

@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import hydra
+from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
+from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from tsformer.errors import TsformerError
+from tsformer.sweep.sweeper import register
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
 # Of scripts that take a fitted model: beside conf/model/, model=... would choose a file of it.
@@ -27,7 +30,7 @@ def run_script(
     """Compose `conf/<config_name>.yaml` with the command line, and call `task` for each job.
 
     A mistake of the user's ends with its message and exit code 2; with the environment variable
-    HYDRA_FULL_ERROR=1 it ends with the traceback.
+    HYDRA_FULL_ERROR=1 it ends with the traceback. One of a job of a sweep is its sweeper's to tell.
 
     Args:
         config_name: the main config.
@@ -40,6 +43,7 @@ def run_script(
     show_traceback = os.environ.get("HYDRA_FULL_ERROR") == "1"
     # Hydra would print and exit by itself; it has to raise, so that mistakes are told from bugs.
     os.environ["HYDRA_FULL_ERROR"] = "1"
+    register()
 
     @hydra.main(version_base="1.3", config_path=str(folder), config_name=config_name)
     def job(config: DictConfig) -> Any:
@@ -49,7 +53,7 @@ def run_script(
             settings = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
             return task(settings)  # type: ignore[arg-type]
         except (TsformerError, OmegaConfBaseException) as error:
-            if show_traceback:
+            if show_traceback or HydraConfig.get().mode == RunMode.MULTIRUN:
                 raise
             raise SystemExit(_report(error)) from None
 

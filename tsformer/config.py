@@ -303,14 +303,15 @@ class TrialConfig(Config):
     """Which trial of a sweep a fit is; its sweeper sets this.
 
     Attributes:
-        storage: what the sweep's study is kept in, a journal file or the URL of a database.
-        study: its name there.
         number: of the trial.
+        storage: what the study of a search is kept in, a journal file or the URL of a database;
+            None: a grid.
+        study: its name there.
     """
 
-    storage: str
-    study: str
     number: int = Field(ge=0)
+    storage: str | None = None
+    study: str | None = None
 
 
 class FitConfig(Config):

@@ -1,9 +1,10 @@
 """The folder of one fit: whose it is, and whether its training can go on."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
+from uuid import uuid4
 
 import torch
 import yaml
@@ -56,27 +57,35 @@ def claimed(run: Path, config: FitConfig, *, go_on: bool = False) -> Iterator[bo
     settings = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
     run.mkdir(parents=True, exist_ok=True)
     path = run / SETTINGS
-    try:
-        with path.open("x", encoding="utf-8") as file:
-            _lock(file, run)
-            file.write(settings)
-            file.flush()
-            yield False
-    except FileExistsError as error:
-        if error.filename != str(path):
-            raise
-        if not go_on:
-            raise ConfigError(
-                f"{run}: holds another run. Choose another folder, hydra.run.dir=... of a fit or "
-                f"output=..., or go on with that run: python scripts/fit.py resume={run}"
-            ) from error
-    else:
-        return
+    stood = not _create(path, settings)
+    if stood and not go_on:
+        raise ConfigError(
+            f"{run}: holds another run. Choose another folder, hydra.run.dir=... of a fit or "
+            f"output=..., or go on with that run: python scripts/fit.py resume={run}"
+        )
     with path.open("r+", encoding="utf-8") as file:
         _lock(file, run)
-        if _but_place(yaml.safe_load(file)) != _but_place(yaml.safe_load(settings)):
+        if stood and _but_place(yaml.safe_load(file)) != _but_place(yaml.safe_load(settings)):
             raise ConfigError(f"{run}: holds a run with other settings, see {path}.")
-        yield True
+        yield stood
+
+
+def _create(path: Path, text: str) -> bool:
+    """Write a whole file where none is; return False if there is one."""
+    partial = path.with_name(f".{path.name}-{uuid4().hex[:8]}")
+    partial.write_text(text, encoding="utf-8")
+    try:
+        path.hardlink_to(partial)
+    except FileExistsError:
+        return False
+    except OSError:  # a file system without links
+        with suppress(FileExistsError), path.open("x", encoding="utf-8") as file:
+            file.write(text)
+            return True
+        return False
+    finally:
+        partial.unlink()
+    return True
 
 
 def _but_place(settings: Any) -> Any:

@@ -31,6 +31,7 @@ from tsformer.nn import ForecastNetwork
 from tsformer.progress import ProgressBar, progress_callbacks
 from tsformer.ranks import ALONE, World
 from tsformer.run_folder import CHECKPOINTS, Place
+from tsformer.sweep.pruning import pruning
 from tsformer.weights import build_network
 
 log = logging.getLogger(__name__)
@@ -45,6 +46,7 @@ class Trained(NamedTuple):
         objective: the best validation error, `callbacks.monitor`.
         best_step: when it was reached.
         seconds: that the training took, since it went on if it was stopped.
+        pruned: whether the search that it is a trial of stopped it.
     """
 
     network: ForecastNetwork
@@ -52,6 +54,7 @@ class Trained(NamedTuple):
     objective: float
     best_step: int
     seconds: float
+    pruned: bool = False
 
 
 class Length(NamedTuple):
@@ -128,7 +131,10 @@ def train(
         rank=world.rank,
         size=world.size,
     )
-    trainer = _build_trainer(config, run, checkpoints, length, world, loggers)
+    pruners = pruning(config)
+    stop = StopSignals(checkpoints, world, config.trainer.log_every_n_steps)
+    callbacks = [*pruners, checkpoints, stop]
+    trainer = _build_trainer(config, run, callbacks, length, world, loggers)
     began = time.perf_counter()
     try:
         trainer.fit(module, datamodule=loaders, ckpt_path=place.checkpoint if place else None)
@@ -145,7 +151,14 @@ def train(
     best = torch.load(run / CHECKPOINTS / BEST, map_location="cpu", weights_only=True)
     network = build_network(described, forecasting_weights(best["state_dict"])).eval()
     conformal = _calibrated(data, network) if config.conformal and world.is_first else None
-    return Trained(network, conformal, checkpoints.best_score, checkpoints.best_step, seconds)
+    return Trained(
+        network,
+        conformal,
+        checkpoints.best_score,
+        checkpoints.best_step,
+        seconds,
+        pruned=any(pruner.pruned for pruner in pruners),
+    )
 
 
 def training_length(config: FitConfig, batches_per_epoch: int) -> Length:
@@ -201,14 +214,12 @@ def _calibrated(data: ForecastData, network: ForecastNetwork) -> ConformalOffset
 def _build_trainer(
     config: FitConfig,
     run: Path,
-    checkpoints: Checkpoints,
+    callbacks: list[Callback],
     length: Length,
     world: World,
     loggers: Sequence[Logger],
 ) -> Trainer:
     own = config.trainer
-    stop = StopSignals(checkpoints, world, own.log_every_n_steps)
-    callbacks: list[Callback] = [checkpoints, stop]
     if loggers:
         callbacks.append(LearningRateMonitor("step"))
     if config.callbacks.early_stopping_patience:

@@ -58,11 +58,13 @@ class FitResult:
         objective: the best validation error, `callbacks.monitor`; sweeps minimise it.
         metrics: what `metrics.json` holds.
         run: the run folder.
+        pruned: whether a search stopped the training; then there is no model, and no metrics.
     """
 
     objective: float
     metrics: dict[str, Any]
     run: Path
+    pruned: bool = False
 
 
 def fit(settings: Mapping[str, Any]) -> FitResult:
@@ -155,8 +157,10 @@ def fit_as_rank(settings: Mapping[str, Any]) -> FitResult:
             except Interrupted:
                 log.info("Interrupted. To go on: python scripts/fit.py resume=%s", run)
                 raise
-        if not world.is_first:
-            return FitResult(trained.objective, {}, run)
+        if trained.pruned:
+            log.info("Pruned: other trials of the search are better. Run folder: %s", run)
+        if trained.pruned or not world.is_first:
+            return FitResult(trained.objective, {}, run, trained.pruned)
         return _finish(data, described, trained, num_weights(module), loggers)
 
 
@@ -220,10 +224,10 @@ def _finish(
         curves = report.draw_training(run, trained.best_step)
         curves.savefig(run / "training.png", dpi=120)
     told = _without_nan(metrics)
-    write_atomically(run / METRICS, json.dumps(told, indent=1))
     log_test(loggers, metrics)
     forecaster.card = model_card(described, data=config.dataset.name, metrics=told)
     forecaster.save(run / "model")
+    write_atomically(run / METRICS, json.dumps(told, indent=1))  # last: the run is finished
     for target, figures in by_target.items() or [(None, metrics["test"])]:
         open_console().print(report.metrics_table(data, figures, target))
         if forecaster.is_probabilistic:

@@ -191,10 +191,10 @@ def test_a_sweep_leaves_one_folder_a_job_and_no_other(tmp_path: Path) -> None:
     assert result.returncode == 0, result.stderr
     assert not (tmp_path / "runs").exists()
     folders = sorted(p.name for p in (tmp_path / "sweep").iterdir() if p.is_dir())
-    assert folders == ["0", "1"]
+    assert folders == ["0", "1", "best"]
     weights = [
         json.loads((tmp_path / "sweep" / job / "metrics.json").read_text())["weights"]
-        for job in folders
+        for job in ("0", "1")
     ]
     assert weights[0] < weights[1]
 

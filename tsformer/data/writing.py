@@ -1,15 +1,17 @@
 """Files that are whole, or not there."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 from uuid import uuid4
 
-import pandas as pd
-import pyarrow as pa
-from pyarrow import parquet
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
 
 
 def write_parquet(
@@ -25,6 +27,10 @@ def write_parquet(
     Raises:
         OSError: it cannot be written.
     """
+    import pandas as pd  # here, as they take a second and most scripts write other files
+    import pyarrow as pa
+    from pyarrow import parquet
+
     table = frame
     if isinstance(frame, pd.DataFrame):
         table = pa.Table.from_pandas(frame, preserve_index=False)

@@ -1,0 +1,1 @@
+"""Sweeps over settings of a fit: grids, and searches by Optuna."""
