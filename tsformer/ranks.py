@@ -9,7 +9,6 @@ import os
 import re
 import signal
 import sys
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -140,9 +139,32 @@ def joined_ranks(world: World, *, cuda: bool) -> Iterator[None]:
         torch.set_num_threads(max((os.cpu_count() or 1) // world.local_size, 1))
     if not world.is_first:
         logging.disable(logging.WARNING)
-    dist.init_process_group("cpu:gloo,cuda:nccl" if cuda else "gloo", timeout=_PATIENCE)
+    dist.init_process_group(
+        "cpu:gloo,cuda:nccl" if cuda else "gloo",
+        store=_meeting_place(world),
+        rank=world.rank,
+        world_size=world.size,
+        timeout=_PATIENCE,
+    )
     yield
     dist.destroy_process_group()  # not after an error: it would wait for the others
+
+
+def _meeting_place(world: World) -> Any:
+    """Return the store where ranks find each other.
+
+    The launcher's is the same for all restarts, and still holds the addresses of ranks that died.
+    """
+    launched = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    store = dist.TCPStore(  # type: ignore[attr-defined]
+        os.environ["MASTER_ADDR"],
+        int(os.environ["MASTER_PORT"]),
+        world.size,
+        is_master=world.is_first and not launched,
+        timeout=_PATIENCE,
+    )
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    return dist.PrefixStore(f"start {attempt}", store)  # type: ignore[attr-defined]
 
 
 def start_ranks(
@@ -182,7 +204,7 @@ def start_ranks(
     def stop(number: int, frame: FrameType | None) -> NoReturn:
         raise SignalException("stopped", signal.Signals(number))
 
-    # Ranks print their tracebacks themselves, and of mistakes only the message.
+    # It would print the tracebacks of all that the death of one has ended.
     for name in logging.root.manager.loggerDict:
         if name.startswith("torch.distributed.elastic"):  # each has a level of its own
             logging.getLogger(name).setLevel(logging.CRITICAL)
@@ -211,26 +233,19 @@ def _run_rank(
     handlers: list[logging.Handler] = [logging.StreamHandler(sys.stdout)]
     handlers += [logging.FileHandler(file) for file in log_files]
     logging.basicConfig(format="%(message)s", level=level, handlers=handlers, force=True)
-    try:
-        return task(*arguments)
-    except TsformerError:
-        raise
-    except Exception:
-        traceback.print_exc()  # the launcher keeps the message alone
-        raise
+    return task(*arguments)
 
 
 def _error_of_rank(error: Any) -> BaseException:
-    """Return what the rank that failed first ended with."""
+    """Return what the rank that failed first ended with; print the traceback of a bug."""
     rank, failure = error.get_first_failure()
     if failure.exitcode - 128 in STOP_SIGNALS:
         return Interrupted(failure.exitcode - 128)
-    told = failure.message
-    told = told["message"] if isinstance(told, dict) else str(told)
-    name, _, message = told.partition(": ")
+    told = failure.message if isinstance(failure.message, dict) else {"message": failure.message}
+    name, _, message = told["message"].partition(": ")
     kind = getattr(errors, name, None)
     if isinstance(kind, type) and issubclass(kind, TsformerError):
         return kind(message)
-    return RankError(
-        f"rank {rank} of {len(error.failures) or 1} that failed ended the training: {told}"
-    )
+    if "extraInfo" in told:
+        print(told["extraInfo"]["py_callstack"], file=sys.stderr)
+    return RankError(f"process {rank} of the training failed: {told['message']}")
