@@ -206,7 +206,8 @@ def start_ranks(
 
     # It would print the tracebacks of all that the death of one has ended.
     for name in logging.root.manager.loggerDict:
-        if name.startswith("torch.distributed.elastic"):  # each has a level of its own
+        # Each has a level of its own.
+        if name.startswith(("torch.distributed.elastic", "torch.multiprocessing")):
             logging.getLogger(name).setLevel(logging.CRITICAL)
     root = logging.getLogger()
     files = [h.baseFilename for h in root.handlers if isinstance(h, logging.FileHandler)]
