@@ -15,6 +15,7 @@ from numpy.testing import assert_allclose
 from tests.conftest import make_settings
 from tsformer import fit, report
 from tsformer.callbacks import Checkpoints
+from tsformer.data.locking import alone
 from tsformer.errors import ConfigError, DataError, TrainingError
 from tsformer.loggers import read_curves
 from tsformer.ranks import Interrupted
@@ -229,11 +230,8 @@ def test_a_run_does_not_go_on_with_other_rows(stopped, tmp_path):
 
 
 def test_two_processes_are_not_at_one_run(settings, stopped):
-    fcntl = pytest.importorskip("fcntl")
-    with (stopped / "config.yaml").open() as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        with pytest.raises(ConfigError, match="another process is at this run"):
-            resume(stopped)
+    with alone(stopped / ".run.lock"), pytest.raises(ConfigError, match="another process is at"):
+        resume(stopped)
     resume(stopped)
     with pytest.raises(ConfigError, match="the run is finished; its model is"):
         read_settings(stopped)

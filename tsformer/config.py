@@ -473,3 +473,15 @@ def _describe(problem: Any) -> str:
         if problem["type"] != "missing"
         else (f"{key}: a value is needed")
     )
+
+
+def flatten(values: Mapping[str, Any], separator: str = ".") -> dict[str, Any]:
+    """Return nested values by their dotted keys, as the command line calls them."""
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            inner = flatten(value, separator)
+            flat |= {f"{key}{separator}{name}": item for name, item in inner.items()}
+        else:
+            flat[key] = value
+    return flat

@@ -18,7 +18,7 @@ from lightning.pytorch.loggers import (
     WandbLogger,
 )
 
-from tsformer.config import FitConfig, LoggerConfig, MLflowConfig, WandbConfig
+from tsformer.config import FitConfig, LoggerConfig, MLflowConfig, WandbConfig, flatten
 from tsformer.data.locking import alone
 from tsformer.data.writing import write_atomically
 from tsformer.errors import ConfigError
@@ -137,18 +137,6 @@ def log_test(loggers: Sequence[Logger], metrics: Mapping[str, Any]) -> None:
             logger.log_hyperparams(dict(logger.hparams), figures, step=metrics["best_step"])
         elif not isinstance(logger, CSVLogger):
             logger.log_metrics(figures, step=metrics["best_step"])
-
-
-def flatten(values: Mapping[str, Any], separator: str = ".") -> dict[str, Any]:
-    """Return nested values by their dotted keys, as the command line calls them."""
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            inner = flatten(value, separator)
-            flat |= {f"{key}{separator}{name}": item for name, item in inner.items()}
-        else:
-            flat[key] = value
-    return flat
 
 
 def _open_mlflow(config: MLflowConfig, run: Path, verbose: bool) -> Logger:

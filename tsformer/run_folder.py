@@ -1,9 +1,9 @@
 """The folder of one fit: whose it is, and whether its training can go on."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 import torch
@@ -11,12 +11,8 @@ import yaml
 
 from tsformer.checkpoint import LAST, WORLD_KEY
 from tsformer.config import FitConfig
+from tsformer.data.locking import alone
 from tsformer.errors import ConfigError, TrainingError
-
-try:
-    import fcntl
-except ImportError:  # Windows: two fits may then go on with one run at once
-    fcntl = None  # type: ignore[assignment]
 
 SETTINGS, METRICS, CHECKPOINTS = "config.yaml", "metrics.json", "checkpoints"
 
@@ -54,18 +50,22 @@ def claimed(run: Path, config: FitConfig, *, go_on: bool = False) -> Iterator[bo
     Raises:
         ConfigError: another run is there, or another process is at it.
     """
-    settings = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
+    text = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
     run.mkdir(parents=True, exist_ok=True)
     path = run / SETTINGS
-    stood = not _create(path, settings)
-    if stood and not go_on:
-        raise ConfigError(
-            f"{run}: holds another run. Choose another folder, hydra.run.dir=... of a fit or "
-            f"output=..., or go on with that run: python scripts/fit.py resume={run}"
-        )
-    with path.open("r+", encoding="utf-8") as file:
-        _lock(file, run)
-        if stood and _but_place(yaml.safe_load(file)) != _but_place(yaml.safe_load(settings)):
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(alone(run / ".run.lock", wait=False))
+        except BlockingIOError:
+            raise ConfigError(f"{run}: another process is at this run.") from None
+        stood = not _create(path, text)
+        if stood and not go_on:
+            raise ConfigError(
+                f"{run}: holds another run. Choose another folder, hydra.run.dir=... of a fit or "
+                f"output=..., or go on with that run: python scripts/fit.py resume={run}"
+            )
+        before = yaml.safe_load(path.read_text(encoding="utf-8"))
+        if stood and _but_place(before) != _but_place(yaml.safe_load(text)):
             raise ConfigError(f"{run}: holds a run with other settings, see {path}.")
         yield stood
 
@@ -90,17 +90,6 @@ def _create(path: Path, text: str) -> bool:
 
 def _but_place(settings: Any) -> Any:
     return {**settings, "paths": {**settings["paths"], "run": None}, "resume": None, "trial": None}
-
-
-def _lock(file: TextIO, run: Path) -> None:
-    if fcntl is None:
-        return
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise ConfigError(f"{run}: another process is at this run.") from error
-    except OSError:  # file systems without locks
-        return
 
 
 class Place(NamedTuple):

@@ -1,7 +1,7 @@
 """The command line of a sweep, understood: what is alike, what is varied, and by whom."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +11,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
-from tsformer.config import parse, parse_fit
+from tsformer.config import flatten, parse, parse_fit
 from tsformer.data.locking import alone
 from tsformer.data.writing import write_atomically
 from tsformer.errors import ConfigError, TsformerError
@@ -109,13 +109,13 @@ def keep_plan(plan: Plan, folder: Path) -> bool:
     told = {
         "sweep": "grid" if plan.search is None else "search",
         "space": {key: str(dimension) for key, dimension in plan.space.items()},
-        "settings": _flat({k: v for k, v in plan.settings.items() if k not in _FREE}),
+        "settings": flatten({k: v for k, v in plan.settings.items() if k not in _FREE}),
         **({"storage": plan.search.storage} if plan.search else {}),
     }
     told = json.loads(json.dumps(told))
     file = folder / "sweep.json"
     if file.exists():
-        before, now = (_flat(values) for values in (json.loads(file.read_text()), told))
+        before, now = (flatten(values) for values in (json.loads(file.read_text()), told))
         for key in sorted({*before, *now}, key=lambda key: key.startswith("settings.")):
             if before.get(key) != now.get(key):
                 raise ConfigError(
@@ -170,14 +170,3 @@ def _first(points: Iterable[Values], attempt: Callable[[Values], T]) -> T:
             mistake = mistake or error
     assert mistake is not None
     raise mistake
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return nested dicts as one with dotted keys."""
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            flat |= _flat(value, f"{prefix}{key}.")
-        else:
-            flat[f"{prefix}{key}"] = value
-    return flat
