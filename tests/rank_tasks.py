@@ -2,6 +2,8 @@
 
 import os
 import signal
+import time
+from pathlib import Path
 
 from tsformer.errors import DataError
 from tsformer.ranks import find_world, joined_ranks
@@ -37,3 +39,15 @@ def die_once() -> str:
 
 def fail() -> None:
     raise ZeroDivisionError("a bug")
+
+
+def wait_for_ever(folder: str) -> None:
+    """Let the first rank wait for a second one that never comes."""
+    world = find_world()
+    if not world.is_first:
+        time.sleep(1000)
+    partial = Path(folder) / "partial"
+    partial.write_text(str(os.getpid()))
+    partial.rename(Path(folder) / "waiting")
+    with joined_ranks(world, cuda=False):
+        pass

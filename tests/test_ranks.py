@@ -1,9 +1,14 @@
 import os
 import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 
 from tests import rank_tasks
+from tests.conftest import REPO
 from tsformer.errors import DataError, RankError
 from tsformer.ranks import ALONE, World, find_world, is_restart, start_ranks
 
@@ -103,3 +108,35 @@ def test_a_bug_shows_its_traceback(capfd):
     with pytest.raises(RankError, match="ZeroDivisionError: a bug"):
         start(rank_tasks.fail)
     assert "Traceback" in capfd.readouterr().err
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the system tells no other's death")
+def test_ranks_end_with_the_process_that_started_them(tmp_path):
+    """Also those that wait in a library, where Python's handlers are not called."""
+    code = """
+from tests import rank_tasks
+from tests.conftest import REPO
+from tsformer.ranks import start_ranks
+if __name__ == "__main__":
+    start_ranks(rank_tasks.wait_for_ever, ["{}"], num_ranks=2, max_restarts=0)
+"""
+    (tmp_path / "start.py").write_text(code.format(tmp_path))
+    process = subprocess.Popen(
+        [sys.executable, str(tmp_path / "start.py")], env=os.environ | {"PYTHONPATH": str(REPO)}
+    )
+    deadline = time.monotonic() + 100
+    while not (tmp_path / "waiting").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    rank = int((tmp_path / "waiting").read_text())
+    process.kill()
+    process.wait()
+    while is_running(rank) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not is_running(rank)
+
+
+def is_running(process: int) -> bool:
+    try:
+        return "(zombie)" not in Path(f"/proc/{process}/status").read_text()
+    except FileNotFoundError:
+        return False

@@ -24,6 +24,7 @@ from tsformer.data.writing import write_atomically
 from tsformer.errors import ConfigError
 from tsformer.quiet import set_levels
 
+_RETRIES = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
 _SQLITE = "sqlite:///"
 
 
@@ -151,6 +152,8 @@ def _open_mlflow(config: MLflowConfig, run: Path, verbose: bool) -> Logger:
     # The jobs of a sweep must not make the tables of one file at the same time.
     lock = alone(file.with_name(f".{file.name}.lock")) if is_file else nullcontext()
     environment = dict(os.environ)
+    # Of a server that is not there, five minutes of tries would tell no more.
+    os.environ.setdefault(_RETRIES, "2")
     try:
         with lock:
             logger = MLFlowLogger(
@@ -164,7 +167,8 @@ def _open_mlflow(config: MLflowConfig, run: Path, verbose: bool) -> Logger:
     except MlflowException as error:
         raise ConfigError(f"logger.mlflow.tracking_uri={uri}: {error}") from error
     finally:  # MLflow tells its place to all that comes later, such as a sweep's next job
-        _restore("MLFLOW_TRACKING_URI", environment)
+        for name in ("MLFLOW_TRACKING_URI", _RETRIES):
+            _restore(name, environment)
     return logger
 
 

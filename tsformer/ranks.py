@@ -9,6 +9,7 @@ import os
 import re
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,8 +27,9 @@ from tsformer.errors import RankError, TsformerError
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
-# Others wait for the first rank while it downloads, reads and caches the data.
-_PATIENCE = timedelta(hours=2)
+# Others wait for the first rank while it downloads, reads and caches the data; to find each other
+# takes less.
+_PATIENCE, _MEETING = timedelta(hours=2), timedelta(minutes=10)
 # What ends a fit, after a step and with a checkpoint: Ctrl+C, kill, and what SLURM is told to
 # send before a job's time is up (--signal=USR1@120).
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
@@ -161,8 +163,9 @@ def _meeting_place(world: World) -> Any:
         int(os.environ["MASTER_PORT"]),
         world.size,
         is_master=world.is_first and not launched,
-        timeout=_PATIENCE,
+        timeout=_MEETING,
     )
+    store.set_timeout(_PATIENCE)
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     return dist.PrefixStore(f"start {attempt}", store)  # type: ignore[attr-defined]
 
@@ -211,9 +214,12 @@ def start_ranks(
             logging.getLogger(name).setLevel(logging.CRITICAL)
     root = logging.getLogger()
     files = [h.baseFilename for h in root.handlers if isinstance(h, logging.FileHandler)]
-    handlers = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+    # Only the main thread gets signals.
+    own = STOP_SIGNALS if threading.current_thread() is threading.main_thread() else ()
+    handlers = {number: signal.getsignal(number) for number in own}
     try:
-        signal.signal(signal.SIGUSR1, stop)  # the launcher minds the others
+        if own:
+            signal.signal(signal.SIGUSR1, stop)  # the launcher minds the others
         results = elastic_launch(config, _run_rank)(task, tuple(arguments), files, root.level)
     except ChildFailedError as error:
         raise _error_of_rank(error) from None
@@ -231,6 +237,8 @@ def _run_rank(
     task: Callable[..., T], arguments: Sequence[Any], log_files: Sequence[str], level: int
 ) -> T:
     """Run the task with the log of the process that started the rank."""
+    # The system sends it when that process dies; Python would wait for a library that waits.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     handlers: list[logging.Handler] = [logging.StreamHandler(sys.stdout)]
     handlers += [logging.FileHandler(file) for file in log_files]
     logging.basicConfig(format="%(message)s", level=level, handlers=handlers, force=True)
