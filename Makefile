@@ -8,7 +8,7 @@ fit: .venv/ready
 	$(BIN)/python scripts/fit.py dataset=electricity
 
 test: .venv/ready
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 
 lint: .venv/ready
 	$(BIN)/ruff format --check .

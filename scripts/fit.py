@@ -1,8 +1,11 @@
 """Fit a forecaster: `python scripts/fit.py dataset=electricity`; see `--help`."""
 
 import os
+import re
 from pathlib import Path
 from typing import Any
+
+from hydra.core.override_parser.types import Quote, QuotedString
 
 from tsformer.cli import run_script
 from tsformer.config import parse_fit
@@ -25,20 +28,22 @@ def main(settings: dict[str, Any]) -> float | None:
 
 
 def settle_folder(arguments: list[str]) -> list[str]:
-    """Return arguments that keep Hydra from making a folder where there is to be none.
+    """Keep Hydra from making a folder where there is to be none.
 
     Raises:
         ConfigError: the arguments do not go together.
     """
     swept = not {"-m", "--multirun"}.isdisjoint(arguments)
-    resumed = [a.removeprefix("resume=") for a in arguments if a.startswith("resume=")]
-    if resumed:
+    resumed = [match[1] for a in arguments if (match := re.fullmatch(r"\+{0,2}resume=(.+)", a))]
+    if resumed and resumed[0] != "null":
         from tsformer.run_folder import read_settings
 
         if swept or len(arguments) > 1:
             raise ConfigError("resume=RUN goes on with the settings of that run: leave out others")
-        read_settings(Path(resumed[0]))
-        return [f"hydra.run.dir='{resumed[0]}'", "hydra.output_subdir=null"]
+        run = re.sub(r"""^(['"])(.*)\1$""", r"\2", resumed[0])  # Hydra's quotes
+        read_settings(Path(run))
+        quoted = QuotedString(run.replace("${", "\\${"), Quote.single).with_quotes()
+        return [f"resume={quoted}", f"hydra.run.dir={quoted}", "hydra.output_subdir=null"]
     if "RANK" in os.environ or "SLURM_STEP_NUM_TASKS" in os.environ:
         from tsformer.ranks import find_world
 
@@ -46,8 +51,9 @@ def settle_folder(arguments: list[str]) -> list[str]:
         if world and swept:
             raise ConfigError("-m starts the processes of each job itself: leave out torchrun")
         if world and not world.is_first:  # the first one's folder is that of all
-            return ["hydra.run.dir=.", "hydra.output_subdir=null", "hydra/job_logging=stdout"]
-    return []
+            stay = ["hydra.run.dir=.", "hydra.output_subdir=null", "hydra/job_logging=stdout"]
+            return [*arguments, *stay]
+    return arguments
 
 
 if __name__ == "__main__":

@@ -150,4 +150,4 @@ def test_who_shows_no_bar_still_measures(monkeypatch) -> None:
     for terminal, shown in ((True, ProgressBar), (False, ProgressLines)):
         monkeypatch.setattr(rich, "_console", Console(force_terminal=terminal))
         assert kinds(shown=True) == [Meter, shown]
-        assert kinds(shown=False) == [Meter]
+        assert kinds(shown=False) == [Meter, ProgressLines]

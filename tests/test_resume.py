@@ -17,8 +17,8 @@ from tsformer import fit, report
 from tsformer.callbacks import Checkpoints
 from tsformer.data.locking import alone
 from tsformer.errors import ConfigError, DataError, TrainingError
-from tsformer.loggers import read_curves
-from tsformer.ranks import Interrupted
+from tsformer.loggers import CURVES
+from tsformer.ranks import STOP_SIGNALS, Interrupted
 from tsformer.run_folder import read_settings
 
 
@@ -105,9 +105,10 @@ def test_a_killed_fit_goes_on_to_the_same_bytes(case, settings, tmp_path, monkey
     assert result.objective == whole.objective
     for name in ("best_step", "test", "test_windows"):
         assert result.metrics[name] == whole.metrics[name]
-    curves, expected = (read_curves(tmp_path / run) for run in ("cut", "whole"))
-    found = curves.dropna(subset="val/mae")
-    assert_allclose(found["val/mae"], expected.dropna(subset="val/mae")["val/mae"], rtol=1e-12)
+    curves, expected = (pd.read_csv(tmp_path / run / CURVES) for run in ("cut", "whole"))
+    found, expected = (curve[["step", "val/mae"]].dropna() for curve in (curves, expected))
+    assert_allclose(found, expected, rtol=1e-12)
+    assert [path.name for path in (tmp_path / "cut" / "csv").iterdir()] == ["metrics.csv"]
 
 
 def test_a_fit_killed_before_its_test_goes_on_with_it(settings, tmp_path, monkeypatch):
@@ -193,7 +194,7 @@ def test_what_cannot_go_on_is_told(settings, tmp_path, stopped, monkeypatch):
     with pytest.raises(ConfigError, match=r"holds another run.*resume="):
         fit(settings("run"))
     monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
-    with pytest.raises(ConfigError, match="holds a run with other settings"):
+    with pytest.raises(ConfigError, match="holds a run with other settings: seed=0, and not 3"):
         fit(settings("run", seed=3))
     last = stopped / "checkpoints" / "last.ckpt"
     whole, state = last.read_bytes(), torch.load(last, weights_only=True)
@@ -204,7 +205,7 @@ def test_what_cannot_go_on_is_told(settings, tmp_path, stopped, monkeypatch):
     with pytest.raises(TrainingError, match="by 4 processes, which cannot go on with 1"):
         resume(stopped)
     (stopped / "config.yaml").write_text("a: [")
-    with pytest.raises(ConfigError, match="damaged, not the settings of a run"):
+    with pytest.raises(ConfigError, match=r"config\.yaml or run\.json is damaged"):
         read_settings(stopped)
 
 
@@ -227,6 +228,83 @@ def test_a_run_does_not_go_on_with_other_rows(stopped, tmp_path):
     frame.to_csv(tmp_path / "table.csv", index=False)
     with pytest.raises(DataError, match="the table is not the one that the run began with"):
         resume(stopped)
+
+
+@pytest.mark.parametrize(
+    ("key", "line", "changed"),
+    [
+        ("batch_size", "batch_size: 64", "batch_size: 32"),
+        ("model.d_model", "d_model: 16", "d_model: 24"),
+    ],
+)
+def test_a_run_does_not_go_on_with_edited_settings(key, line, changed, stopped):
+    file = stopped / "config.yaml"
+    file.write_text(file.read_text().replace(line, changed))
+    with pytest.raises(ConfigError, match=f"with other settings: {key}="):
+        resume(stopped)
+
+
+def test_what_only_shows_or_stores_may_change(stopped, settings, tmp_path):
+    file = stopped / "config.yaml"
+    file.write_text(file.read_text().replace("verbose: false", "verbose: true"))
+    resume(stopped)
+
+
+def test_the_best_weights_have_to_be_there(settings, tmp_path, monkeypatch):
+    with monkeypatch.context() as patched:
+        kill_at(patched, 12)
+        with pytest.raises(Killed):
+            fit(settings("run"))
+    best = tmp_path / "run" / "checkpoints" / "best.ckpt"
+    best.write_bytes(best.read_bytes()[:-100])
+    for _ in range(2):
+        with pytest.raises(TrainingError, match=r"best\.ckpt: damaged.*Remove last\.ckpt"):
+            resume(tmp_path / "run")
+        best.unlink(missing_ok=True)
+
+
+def test_a_run_goes_on_from_another_folder(tmp_path, settings, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with monkeypatch.context() as patched:
+        kill_at(patched, 3)
+        with pytest.raises(Killed):
+            fit(settings("run", **{"dataset.path": "table.csv"}))
+    monkeypatch.chdir("/")
+    resume(tmp_path / "run")
+
+
+def test_curves_of_which_a_part_is_empty_are_drawn(stopped):
+    (stopped / CURVES).write_text("")
+    resume(stopped)
+    assert len(pd.read_csv(stopped / CURVES)) > 5
+
+
+def test_signals_are_whose_they_were(settings, tmp_path):
+    before = [signal.getsignal(number) for number in STOP_SIGNALS]
+    fit(settings("run", **{"trainer.max_epochs": 1}))
+    assert [signal.getsignal(number) for number in STOP_SIGNALS] == before
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_slurm_is_asked_to_start_the_job_again(there, settings, tmp_path, monkeypatch, caplog):
+    if there:
+        (tmp_path / "scontrol").write_text(f"#!/bin/sh\necho $@ > {tmp_path}/asked\n")
+        (tmp_path / "scontrol").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    monkeypatch.setenv("SLURM_JOB_ID", "77")
+
+    def receive(self, trainer, *_):
+        if trainer.global_step == 5:
+            signal.raise_signal(signal.SIGUSR1)
+
+    monkeypatch.setattr(Checkpoints, "on_train_batch_start", receive, raising=False)
+    with pytest.raises(Interrupted) as stopped, caplog.at_level("INFO"):
+        fit(settings("run"))
+    assert stopped.value.code == 128 + signal.SIGUSR1
+    if there:
+        assert (tmp_path / "asked").read_text() == "requeue 77\n"
+    else:
+        assert "Put the job into the queue yourself" in caplog.text
 
 
 def test_two_processes_are_not_at_one_run(settings, stopped):

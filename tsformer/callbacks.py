@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -15,7 +17,7 @@ from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import Checkpoint
 
-from tsformer.checkpoint import BEST, CONFIG_KEY, LAST, WORLD_KEY
+from tsformer.checkpoint import BEST, CONFIG_KEY, LAST, SETTINGS_KEY, WORLD_KEY
 from tsformer.data.writing import replacing
 from tsformer.ranks import STOP_SIGNALS, Interrupted, World
 
@@ -55,6 +57,7 @@ class Checkpoints(Checkpoint):
         monitor: str,
         every_n_steps: int | None,
         description: str,
+        settings: str,
         world: World,
     ) -> None:
         """Set what to write where.
@@ -64,12 +67,14 @@ class Checkpoints(Checkpoint):
             monitor: name of the validation figure.
             every_n_steps: write last.ckpt after so many optimiser steps, too.
             description: what a forecaster needs beside weights; see `read_checkpoint`.
+            settings: of the training, by which alone it can go on.
             world: the ranks of the training.
         """
         self.folder = folder
         self.monitor = monitor
         self.every_n_steps = every_n_steps
         self.description = description
+        self.settings = settings
         self.world = world
         self.best_score = math.inf
         self.best_step = 0
@@ -87,6 +92,7 @@ class Checkpoints(Checkpoint):
     ) -> None:
         """Describe the forecaster, so that the file alone can forecast."""
         checkpoint[CONFIG_KEY] = self.description
+        checkpoint[SETTINGS_KEY] = self.settings
         checkpoint[WORLD_KEY] = self.world.size
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -128,13 +134,12 @@ class StopSignals(Callback):
         self.world = world
         self.every_n_steps = 1 if world.size == 1 else every_n_steps
         self.received = 0
-        self.handlers: dict[int, Any] = {}
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Take the signals; Lightning's handlers would save nothing, or wait for each other."""
-        if threading.current_thread() is threading.main_thread():
+        if _gets_signals():
             for number in STOP_SIGNALS:
-                self.handlers[number] = signal.signal(number, self._receive)
+                signal.signal(number, self._receive)
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         if self.received and self.world.size == 1:  # ranks get Ctrl+C twice, once by the launcher
@@ -162,11 +167,21 @@ class StopSignals(Callback):
             _requeue()
         raise Interrupted(number)
 
-    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Give the signals back."""
-        for number, handler in self.handlers.items():
+
+@contextmanager
+def signals_given_back() -> Iterator[None]:
+    """Restore the handlers of signals, Lightning's and those of `StopSignals` among them."""
+    numbers = STOP_SIGNALS if _gets_signals() else ()
+    before = {number: signal.getsignal(number) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
             signal.signal(number, handler)
-        self.handlers.clear()
+
+
+def _gets_signals() -> bool:
+    return threading.current_thread() is threading.main_thread()
 
 
 def can_stop(trainer: Trainer, batch_idx: int) -> bool:
@@ -187,5 +202,10 @@ def _requeue() -> None:
     job = os.environ["SLURM_JOB_ID"]
     if array := os.environ.get("SLURM_ARRAY_JOB_ID"):
         job = f"{array}_{os.environ['SLURM_ARRAY_TASK_ID']}"
-    done = subprocess.run(["scontrol", "requeue", job], capture_output=True, text=True)
-    log.info("scontrol requeue %s: %s", job, done.stderr.strip() or "done")
+    command = ["scontrol", "requeue", job]
+    try:
+        subprocess.run(command, capture_output=True, text=True, check=True)
+    except OSError as error:
+        log.error("%s: %s. Put the job into the queue yourself.", " ".join(command), error)
+    except subprocess.CalledProcessError as error:
+        log.error("%s: %s", " ".join(command), error.stderr.strip())

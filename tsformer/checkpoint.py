@@ -13,8 +13,9 @@ from tsformer.nn import ForecastNetwork
 from tsformer.weights import build_network, check_finite, check_shapes, num_bytes
 
 BEST, LAST = "best.ckpt", "last.ckpt"
-# Of what stands in a checkpoint: `config_text`, and how many ranks' training it is.
-CONFIG_KEY, WORLD_KEY = "tsformer_config", "tsformer_world_size"
+# Where in a checkpoint `config_text` stands, and of its training the settings and number of ranks.
+CONFIG_KEY, SETTINGS_KEY = "tsformer_config", "tsformer_settings"
+WORLD_KEY = "tsformer_world_size"
 
 
 def read_checkpoint(path: Path) -> tuple[ForecastNetwork, ForecasterConfig]:

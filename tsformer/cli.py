@@ -1,5 +1,6 @@
 """How every script starts: Hydra composes settings; a mistake ends in a line and exit code 2."""
 
+import logging
 import os
 import sys
 from collections.abc import Callable
@@ -37,12 +38,13 @@ def run_script(
         task: receives the resolved settings as plain values; what it returns is the objective of
             a sweep.
         folder: that the config is in.
-        more: from the command line's arguments to further ones for Hydra.
+        more: from the command line's arguments to those that Hydra takes.
     """
     composed = False
     show_traceback = os.environ.get("HYDRA_FULL_ERROR") == "1"
     # Hydra would print and exit by itself; it has to raise, so that mistakes are told from bugs.
     os.environ["HYDRA_FULL_ERROR"] = "1"
+    logging.raiseExceptions = False  # what cannot be logged, as after `| head`, ends no fit
     register()
 
     @hydra.main(version_base="1.3", config_path=str(folder), config_name=config_name)
@@ -59,7 +61,7 @@ def run_script(
 
     try:
         if more is not None:
-            sys.argv += more(sys.argv[1:])
+            sys.argv[1:] = more(sys.argv[1:])
         job()
     except (TsformerError, HydraException, OmegaConfBaseException, OSError, ValueError) as error:
         # Of `group=null` Hydra tells by a ValueError; one of the task would be a bug.

@@ -2,6 +2,7 @@
 
 import math
 import os
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from importlib.util import find_spec
@@ -24,6 +25,8 @@ from tsformer.data.writing import write_atomically
 from tsformer.errors import ConfigError
 from tsformer.quiet import set_levels
 
+CURVES = Path("csv", "metrics.csv")  # in a run folder, of the CSV logger
+_PART = "from_step_"  # of a training that went on there
 _RETRIES = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
 _SQLITE = "sqlite:///"
 
@@ -89,7 +92,7 @@ def build_loggers(
     loggers: list[Logger] = []
     if config.csv:
         # A file for each time that the training went on: the logger begins anew, and deletes.
-        part = f"from_step_{first_step:09}" if first_step else ""
+        part = f"{_PART}{first_step:09}" if first_step else ""
         loggers.append(CSVLogger(run, name="csv", version=part, flush_logs_every_n_steps=1))
     if config.tensorboard:
         # Its table of settings is written once, with the figures of the test.
@@ -106,21 +109,26 @@ def build_loggers(
     return loggers
 
 
-def read_curves(run: Path) -> pd.DataFrame:
-    """Return what the CSV logger wrote, of a training that may have been stopped and gone on.
+def join_curves(run: Path) -> None:
+    """Make one file, `CURVES`, of what the CSV logger wrote each time that the training went on.
 
     Args:
         run: folder of the run.
-
-    Returns:
-        A row for each time that something was logged, with the column `step`.
     """
+    whole = run / CURVES
+    parts = sorted(whole.parent.glob(f"{_PART}*"))
+    if not parts:
+        return
     curves = pd.DataFrame({"step": []})
-    for path in sorted((run / "csv").rglob("metrics.csv"), key=lambda path: path.parent.name):
-        part = pd.read_csv(path)
-        before = curves[curves["step"] < part["step"].min()]  # the rest was done once more
-        curves = pd.concat([before, part], ignore_index=True) if len(before) else part
-    return curves
+    for path in (whole, *(part / whole.name for part in parts)):
+        if not path.exists() or not path.stat().st_size:  # nothing was logged, or a power cut
+            continue
+        curve = pd.read_csv(path)
+        before = curves[curves["step"] < curve["step"].min()]  # the rest was done once more
+        curves = pd.concat([before, curve], ignore_index=True) if len(before) else curve
+    write_atomically(whole, curves.to_csv(index=False))
+    for part in parts:
+        shutil.rmtree(part)
 
 
 def log_test(loggers: Sequence[Logger], metrics: Mapping[str, Any]) -> None:

@@ -21,16 +21,14 @@ log = logging.getLogger(__name__)
 
 
 def progress_callbacks(*, shown: bool, refresh_rate: int = 10) -> list[Callback]:
-    """Return what tells how far a training is.
+    """Return what tells how far a training is: a bar on a terminal, or a line a validation.
 
     Args:
-        shown: to the user, too: as a bar on a terminal, elsewhere as a line a validation.
+        shown: draw the bar, if there is a terminal.
         refresh_rate: steps over which the speed is measured, and after which the bar moves.
     """
     meter = Meter(refresh_rate)
-    if not shown:
-        return [meter]
-    if get_console().is_terminal:
+    if shown and get_console().is_terminal:
         return [meter, ProgressBar(meter, refresh_rate)]
     return [meter, ProgressLines(meter)]
 

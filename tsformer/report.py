@@ -18,7 +18,7 @@ from tsformer.data.types import BoolArray, FloatArray, IntArray
 from tsformer.data.windows import BatchSampler
 from tsformer.forecaster import Forecaster
 from tsformer.forecasting import Forecasts, forecast_windows
-from tsformer.loggers import read_curves
+from tsformer.loggers import CURVES
 from tsformer.metrics import (
     Errors,
     ErrorSums,
@@ -326,4 +326,4 @@ def draw_calibration(evaluations: Mapping[str, Evaluation]) -> Figure:
 
 def draw_training(run: Path, best_step: int) -> Figure:
     """Draw the curves that the CSV logger wrote into the run folder."""
-    return plot_training(read_curves(run), best_step=best_step)
+    return plot_training(pd.read_csv(run / CURVES), best_step=best_step)

@@ -1,5 +1,6 @@
 """The folder of one fit: whose it is, and whether its training can go on."""
 
+import json
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -9,12 +10,14 @@ from uuid import uuid4
 import torch
 import yaml
 
-from tsformer.checkpoint import LAST, WORLD_KEY
-from tsformer.config import FitConfig
+from tsformer.checkpoint import BEST, LAST, SETTINGS_KEY, WORLD_KEY
+from tsformer.config import FitConfig, flatten, parse
+from tsformer.data.files import match_files
 from tsformer.data.locking import alone
 from tsformer.errors import ConfigError, TrainingError
 
-SETTINGS, METRICS, CHECKPOINTS = "config.yaml", "metrics.json", "checkpoints"
+SETTINGS, METRICS, PROVENANCE = "config.yaml", "metrics.json", "run.json"
+CHECKPOINTS = "checkpoints"
 
 
 def read_settings(run: Path) -> dict[str, Any]:
@@ -28,11 +31,25 @@ def read_settings(run: Path) -> dict[str, Any]:
     try:
         settings = yaml.safe_load((run / SETTINGS).read_text(encoding="utf-8"))
         settings["paths"]["run"] = settings["resume"] = str(run)  # which may have been moved
-    except (yaml.YAMLError, UnicodeDecodeError, TypeError, KeyError) as error:
-        raise ConfigError(f"{run / SETTINGS}: damaged, not the settings of a run.") from error
+        _place_data(settings, run)
+    except (yaml.YAMLError, ValueError, TypeError, KeyError) as error:
+        raise ConfigError(
+            f"{run}: {SETTINGS} or {PROVENANCE} is damaged ({error!r}), and the run cannot go on."
+        ) from error
     if (run / METRICS).exists():
         raise ConfigError(f"{run}: the run is finished; its model is {run / 'model'}.")
     return settings
+
+
+def _place_data(settings: dict[str, Any], run: Path) -> None:
+    """Make relative places of the data those of the folder that the run was started in."""
+    if not (run / PROVENANCE).is_file():
+        return
+    folder = Path(json.loads((run / PROVENANCE).read_text(encoding="utf-8"))["folder"])
+    path, data = folder / settings["dataset"]["path"], folder / settings["paths"]["data"]
+    if path.exists() or match_files(path):
+        settings["dataset"]["path"] = str(path)
+    settings["paths"]["data"] = str(data)
 
 
 @contextmanager
@@ -60,13 +77,16 @@ def claimed(run: Path, config: FitConfig, *, go_on: bool = False) -> Iterator[bo
             raise ConfigError(f"{run}: another process is at this run.") from None
         stood = not _create(path, text)
         if stood and not go_on:
+            go = "" if (run / METRICS).exists() else f", or go on with that run: resume={run}"
             raise ConfigError(
-                f"{run}: holds another run. Choose another folder, hydra.run.dir=... of a fit or "
-                f"output=..., or go on with that run: python scripts/fit.py resume={run}"
+                f"{run}: holds another run. Choose another folder (hydra.run.dir=..., of "
+                f"fine_tune.py output=...){go}"
             )
-        before = yaml.safe_load(path.read_text(encoding="utf-8"))
-        if stood and _but_place(before) != _but_place(yaml.safe_load(text)):
-            raise ConfigError(f"{run}: holds a run with other settings, see {path}.")
+        if stood and (run / METRICS).exists():
+            raise ConfigError(f"{run}: the run is finished; its model is {run / 'model'}.")
+        if stood:
+            before = parse(FitConfig, yaml.safe_load(path.read_text(encoding="utf-8")))
+            _compare(run, training_settings(before), training_settings(config))
         yield stood
 
 
@@ -88,8 +108,24 @@ def _create(path: Path, text: str) -> bool:
     return True
 
 
-def _but_place(settings: Any) -> Any:
-    return {**settings, "paths": {**settings["paths"], "run": None}, "resume": None, "trial": None}
+def training_settings(config: FitConfig) -> str:
+    """Return, as JSON, the settings that a training follows from: all but places and looks."""
+    free = {"paths", "resume", "trial", "verbose", "logger", "num_workers"}
+    settings = config.model_dump(mode="json", exclude=free)
+    settings["dataset"]["path"] = None  # what lies there is compared
+    settings["trainer"]["progress_bar"] = None
+    return json.dumps(settings)
+
+
+def _compare(run: Path, before: str, now: str) -> None:
+    """Refuse to go on with other settings than a run began with."""
+    one, other = flatten(json.loads(before)), flatten(json.loads(now))
+    for key in sorted(one.keys() | other.keys()):
+        if one.get(key) != other.get(key):
+            raise ConfigError(
+                f"{run}: holds a run with other settings: {key}={one.get(key)}, and not "
+                f"{other.get(key)}. It goes on with its own alone; begin another run for these."
+            )
 
 
 class Place(NamedTuple):
@@ -104,25 +140,36 @@ class Place(NamedTuple):
     step: int
 
 
-def find_place(run: Path, world_size: int) -> Place | None:
+def find_place(run: Path, config: FitConfig, world_size: int) -> Place | None:
     """Return where the training of a run goes on; None where it has written no checkpoint yet.
 
     Raises:
-        TrainingError: the checkpoint is damaged, or of another number of ranks.
+        ConfigError: the training had other settings.
+        TrainingError: a checkpoint is damaged, or of another number of ranks.
     """
     path = run / CHECKPOINTS / LAST
     if not path.exists():
         return None
+    last = _read(path, "Remove it to begin the training anew.")
     try:
-        checkpoint = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-        ranks, step = checkpoint[WORLD_KEY], checkpoint["global_step"]
-    except Exception as error:  # a damaged pickle may raise anything
-        raise TrainingError(
-            f"{path}: damaged, or not a checkpoint of a fit. Remove it to begin the training anew."
-        ) from error
+        ranks, step, settings = last[WORLD_KEY], last["global_step"], last[SETTINGS_KEY]
+        best_step = last["callbacks"]["Checkpoints"]["best_step"]
+    except KeyError as error:
+        raise TrainingError(f"{path}: not a checkpoint of a fit, without {error}.") from error
     if ranks != world_size:
         raise TrainingError(
             f"{path}: a training by {ranks} processes, which cannot go on with {world_size}, as "
             "each has its own windows."
         )
+    _compare(run, settings, training_settings(config))
+    if best_step:
+        _read(run / CHECKPOINTS / BEST, f"Remove {LAST} to begin the training anew.")
     return Place(path, step)
+
+
+def _read(path: Path, remedy: str) -> Any:
+    try:
+        checkpoint = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        return {**checkpoint}
+    except Exception as error:  # a damaged pickle may raise anything
+        raise TrainingError(f"{path}: damaged, or not a checkpoint of a fit. {remedy}") from error

@@ -16,7 +16,7 @@ from lightning.pytorch.callbacks import EarlyStopping, LearningRateMonitor
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.strategies import DDPStrategy, ModelParallelStrategy, Strategy
 
-from tsformer.callbacks import CheckpointFiles, Checkpoints, StopSignals
+from tsformer.callbacks import CheckpointFiles, Checkpoints, StopSignals, signals_given_back
 from tsformer.checkpoint import BEST, forecasting_weights
 from tsformer.config import FitConfig
 from tsformer.conformal import ConformalOffsets, scores_needed
@@ -30,7 +30,7 @@ from tsformer.module import DivergedError, ForecastModule
 from tsformer.nn import ForecastNetwork
 from tsformer.progress import ProgressBar, progress_callbacks
 from tsformer.ranks import ALONE, World
-from tsformer.run_folder import CHECKPOINTS, Place
+from tsformer.run_folder import CHECKPOINTS, Place, training_settings
 from tsformer.sweep.pruning import pruning
 from tsformer.weights import build_network
 
@@ -120,6 +120,7 @@ def train(
         monitor=config.callbacks.monitor,
         every_n_steps=config.callbacks.save_every_n_steps,
         description=config_text(described),
+        settings=training_settings(config),
         world=world,
     )
     one_epoch = ForecastDataModule(data, rank=world.rank, size=world.size)
@@ -137,7 +138,8 @@ def train(
     trainer = _build_trainer(config, run, callbacks, length, world, loggers)
     began = time.perf_counter()
     try:
-        trainer.fit(module, datamodule=loaders, ckpt_path=place.checkpoint if place else None)
+        with signals_given_back():
+            trainer.fit(module, datamodule=loaders, ckpt_path=place.checkpoint if place else None)
     except DivergedError as error:
         raise _diverged(error, data, trainer.global_step, checkpoints) from error
     seconds = time.perf_counter() - began

@@ -3,6 +3,7 @@
 import json
 import logging
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -20,7 +21,7 @@ from tsformer.data.catalog import load_data
 from tsformer.data.forecast_data import ForecastData
 from tsformer.data.groups import channel_names
 from tsformer.data.writing import write_atomically
-from tsformer.errors import ConfigError
+from tsformer.errors import ConfigError, TsformerError
 from tsformer.finding import find_settings
 from tsformer.forecaster import Forecaster
 from tsformer.forecaster_config import (
@@ -29,7 +30,7 @@ from tsformer.forecaster_config import (
     ScalerConfig,
     network_settings,
 )
-from tsformer.loggers import check_installed, log_test, open_loggers
+from tsformer.loggers import check_installed, join_curves, log_test, open_loggers
 from tsformer.model_card import model_card
 from tsformer.module import ForecastModule
 from tsformer.plots import plot_lr_test
@@ -137,25 +138,33 @@ def fit_as_rank(settings: Mapping[str, Any]) -> FitResult:
             seed_everything(data.config.seed, verbose=False)
             module = build(data.config)
             run = Path(data.config.paths.run)
-            place = None
+            place, mistake = None, None
             loggers: list[Logger] = []
             if world.is_first:
                 goes_on = settings.get("resume") is not None or is_restart()
-                if held.enter_context(claimed(run, data.config, go_on=goes_on)):
-                    place = find_place(run, world.size)
-                write_provenance(run, data.store)
-                if lr_curve is not None:
+                try:
+                    if held.enter_context(claimed(run, data.config, go_on=goes_on)):
+                        place = find_place(run, data.config, world.size)
+                    write_provenance(run, data.store)
+                    first_step = place.step if place else 0
+                    loggers = held.enter_context(open_loggers(data.config, run, first_step))
+                except TsformerError as error:
+                    mistake = error
+                if lr_curve is not None and mistake is None:
                     plot_lr_test(*lr_curve).savefig(run / "lr_finder.png", dpi=120)
-                first_step = place.step if place else 0
-                loggers = held.enter_context(open_loggers(data.config, run, first_step))
-            place = world.broadcast(place)
+            place, mistake = world.broadcast((place, mistake))
+            if mistake is not None:  # which the others would not know of, and wait
+                raise mistake
             _log_start(data, module, place)
             try:
                 trained = train(
                     data, module, run, described, world=world, place=place, loggers=loggers
                 )
             except Interrupted:
-                log.info("Interrupted. To go on: python scripts/fit.py resume=%s", run)
+                again = f"python scripts/fit.py {shlex.quote(f'resume={run}')}"
+                if data.config.trial is not None:
+                    again = "the command of the sweep, once more"
+                log.info("Interrupted. To go on: %s", again)
                 raise
         if trained.pruned:
             log.info("Pruned: other trials of the search are better. Run folder: %s", run)
@@ -221,6 +230,7 @@ def _finish(
     if forecaster.is_probabilistic:
         report.draw_calibration(evaluations).savefig(run / "calibration.png", dpi=120)
     if config.logger.csv:
+        join_curves(run)
         curves = report.draw_training(run, trained.best_step)
         curves.savefig(run / "training.png", dpi=120)
     told = _without_nan(metrics)

@@ -11,7 +11,7 @@ from tsformer.sweep.config import PrunerConfig, SweepConfig
 from tsformer.sweep.jobs import Grid, Job, Search
 from tsformer.sweep.space import Choice, Interval, Values
 from tsformer.sweep.study import ask, load_trial, open_study, tell
-from tsformer.sweep.trial import Result, write_result
+from tsformer.sweep.trial import Result, read_result, write_result
 
 SPACE = {"lr": Interval(1e-4, 1e-2, log=True), "width": Choice(("8", "16"))}
 
@@ -154,3 +154,28 @@ def test_a_grid_runs_again_what_failed_and_nothing_else(tmp_path: Path) -> None:
     assert [job.number for job in jobs.batch(4)] == [0, 1]
     assert [job.number for job in jobs.batch(4)] == [3]
     assert not (tmp_path / "1" / "trial.json").exists()
+
+
+def test_a_journal_that_was_cut_goes_on(tmp_path):
+    Sweep(tmp_path).run(2, batches=2)
+    journal = tmp_path / "study.journal"
+    journal.write_bytes(journal.read_bytes()[:-30])  # in the midst of how the last trial ended
+    sweep = Sweep(tmp_path)
+    sweep.run(2)
+    assert [record.number for record in sweep.jobs.records] == list(range(6))
+    Sweep(tmp_path)
+
+
+def test_a_damaged_journal_is_named(tmp_path):
+    Sweep(tmp_path).run(2, batches=2)
+    journal = tmp_path / "study.journal"
+    first, *others = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join([first[:20] + b"\n", *others]))
+    with pytest.raises(ConfigError, match=r"study\.journal: damaged"):
+        Sweep(tmp_path)
+
+
+def test_a_damaged_result_counts_as_none(tmp_path):
+    for text in ('{"sta', "[]", '{"foo": 1}'):
+        (tmp_path / "trial.json").write_text(text)
+        assert read_result(tmp_path) is None

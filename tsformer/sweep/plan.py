@@ -115,7 +115,13 @@ def keep_plan(plan: Plan, folder: Path) -> bool:
     told = json.loads(json.dumps(told))
     file = folder / "sweep.json"
     if file.exists():
-        before, now = (flatten(values) for values in (json.loads(file.read_text()), told))
+        try:
+            before, now = flatten(json.loads(file.read_text())), flatten(told)
+        except (ValueError, AttributeError) as error:
+            raise ConfigError(
+                f"{file}: damaged. Choose another hydra.sweep.dir, or remove the file if the "
+                "command is the one that the sweep began with."
+            ) from error
         for key in sorted({*before, *now}, key=lambda key: key.startswith("settings.")):
             if before.get(key) != now.get(key):
                 raise ConfigError(
@@ -123,7 +129,7 @@ def keep_plan(plan: Plan, folder: Path) -> bool:
                     f"{now.get(key)}. Give what it began with, or another hydra.sweep.dir."
                 )
         return True
-    if (folder / "multirun.yaml").exists():
+    if (folder / "multirun.yaml").exists() and not any(folder.glob("*/trial.json")):
         raise ConfigError(
             f"{folder}: holds another sweep, which cannot be resumed. Choose another "
             "hydra.sweep.dir."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tsformer.config import TrialConfig
@@ -29,6 +30,8 @@ def open_study(storage: str, name: str, config: SweepConfig) -> optuna.Study:
         ConfigError: Optuna is not installed, or the storage cannot be opened.
     """
     optuna = _import_optuna()
+    if "://" not in storage:
+        _mend_journal(Path(storage))
     study = optuna.create_study(
         storage=_open_storage(storage),
         study_name=name,
@@ -137,11 +140,26 @@ def _open_storage(storage: str) -> optuna.storages.BaseStorage:
     from optuna.storages.journal import JournalFileBackend
 
     if "://" not in storage:
-        return optuna.storages.JournalStorage(JournalFileBackend(storage))
+        try:
+            return optuna.storages.JournalStorage(JournalFileBackend(storage))
+        except ValueError as error:
+            raise ConfigError(
+                f"{storage}: damaged ({error}). Choose another hydra.sweep.dir."
+            ) from error
     try:
         return optuna.storages.RDBStorage(storage)
     except Exception as error:  # of SQLAlchemy, or of a driver that is not there
         raise ConfigError(f"sweep.storage={storage}: {error}") from error
+
+
+def _mend_journal(path: Path) -> None:
+    """Cut off a last line that has no end: Optuna would write the next one behind it."""
+    if not path.exists():
+        return
+    with path.open("rb+") as file:
+        content = file.read()
+        if not content.endswith(b"\n"):
+            file.truncate(content.rfind(b"\n") + 1)
 
 
 def _import_optuna() -> Any:

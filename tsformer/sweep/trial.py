@@ -3,7 +3,8 @@
 import json
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -38,7 +39,7 @@ def read_result(folder: Path) -> Result | None:
     """Return how the trial of a run folder ended, or None if it has not."""
     try:
         return Result(**json.loads((folder / _FILE).read_text(encoding="utf-8")))
-    except FileNotFoundError:
+    except (FileNotFoundError, ValueError, TypeError):  # not there, or damaged
         return None
 
 
@@ -66,12 +67,15 @@ def fit_trial(settings: Mapping[str, Any]) -> float | None:
     """
     run = Path(settings["paths"]["run"])
     run.mkdir(parents=True, exist_ok=True)
-    with alone(run / ".trial.lock"):
+    with _held(run):
         if (result := read_result(run)) is not None:
             return result.objective
         began = time.perf_counter()
         try:
             parse_fit(settings)  # tells mistakes before torch is loaded, which takes seconds
+            if (objective := _finished(run)) is not None:  # by fit.py resume=...
+                write_result(run, Result("complete", objective))
+                return objective
             from tsformer.run_folder import SETTINGS
             from tsformer.training import fit
 
@@ -90,6 +94,26 @@ def fit_trial(settings: Mapping[str, Any]) -> float | None:
         state: Literal["complete", "pruned"] = "pruned" if outcome.pruned else "complete"
         write_result(run, Result(state, outcome.objective, seconds))
         return outcome.objective
+
+
+@contextmanager
+def _held(run: Path) -> Iterator[None]:
+    lock = run / ".trial.lock"
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(alone(lock, wait=False))
+        except BlockingIOError:
+            log.info("%s: a process of the sweep that was killed is still at it; waiting", run)
+            stack.enter_context(alone(lock))
+        yield
+
+
+def _finished(run: Path) -> float | None:
+    """Return the objective of a run that is finished, None if it is not."""
+    try:
+        return float(json.loads((run / "metrics.json").read_text(encoding="utf-8"))["objective"])
+    except FileNotFoundError:
+        return None
 
 
 def told(error: BaseException) -> str:
