@@ -186,7 +186,8 @@ def plot_attention(
         count = len(weights)
         if number is not None and not 0 <= number < count:
             raise ConfigError(f"{name}={number}: the {kind} maps have {count}, counted from 0.")
-        told.append(f"mean of {count} {name}s" if number is None else f"{name} {number}")
+        is_mean = number is None and count > 1
+        told.append(f"mean of {count} {name}s" if is_mean else f"{name} {number or 0}")
         weights = weights.mean(axis=0) if number is None else weights[number]
     context = maps.context_tokens.append(maps.horizon[:1])
     horizon = maps.horizon_tokens.append(_end(maps))
@@ -207,7 +208,9 @@ def plot_draws_on(ax: Axes, maps: "AttentionMaps") -> None:
     """
     context, horizon = maps.context.append(maps.horizon[:1]), maps.horizon.append(_end(maps))
     percent = 100 * maps.draws_on().to_numpy()
-    _heatmap(ax, percent, horizon, context, ("horizon", "context"), "share of a step (%)")
+    _heatmap(
+        ax, percent, horizon, context, ("horizon", "context"), "share of each context step (%)"
+    )
     ax.set_title("what the horizon draws on (attention rollout)", fontsize="medium")
 
 
@@ -244,8 +247,11 @@ def _heatmap(
     mesh = ax.pcolormesh(*edges, weights, cmap="cividis", vmin=0, rasterized=True)
     ax.figure.colorbar(mesh, ax=ax, label=label)
     ax.invert_yaxis()  # as in a matrix, and time runs on downwards
-    ax.set_ylabel(f"{names[0]}, {_time_axis(ax.yaxis, rows.tz)}")
-    ax.set_xlabel(f"{names[1]}, {_time_axis(ax.xaxis, columns.tz)}")
+    # The labels tell the day, as the vertical axis' offset would run into the title.
+    _time_axis(ax.yaxis, rows.tz, show_offset=False)
+    ax.set_ylabel(f"{names[0]} from {rows[0]:%Y-%m-%d}")
+    time = _time_axis(ax.xaxis, columns.tz, show_offset=False)
+    ax.set_xlabel(f"{names[1]} from {columns[0]:%Y-%m-%d}, {time}")
 
 
 def _end(maps: "AttentionMaps") -> pd.DatetimeIndex:
@@ -254,11 +260,11 @@ def _end(maps: "AttentionMaps") -> pd.DatetimeIndex:
     return pd.DatetimeIndex([maps.horizon[-1] + step])
 
 
-def _time_axis(axis: Axis, zone: Any) -> str:
-    """Let an axis tell times of a zone, or naive ones; return how it is to be called."""
+def _time_axis(axis: Axis, zone: Any, *, show_offset: bool = True) -> str:
+    """Let an axis tell times of a zone, or naive ones; return what it is to be called."""
     locator = AutoDateLocator(tz=zone, minticks=3, maxticks=7)
     axis.set_major_locator(locator)
-    axis.set_major_formatter(ConciseDateFormatter(locator, tz=zone))
+    axis.set_major_formatter(ConciseDateFormatter(locator, tz=zone, show_offset=show_offset))
     return f"time ({zone})" if zone else "time"
 
 
