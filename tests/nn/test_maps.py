@@ -107,3 +107,13 @@ def test_looking_leaves_no_trace(decoding: str) -> None:
     with pytest.raises(RuntimeError):
         attention_weights(network, *(x[..., :0] for x in inputs.values()))
     assert not any(module._forward_pre_hooks for module in network.modules())
+
+
+def test_a_compiled_network_is_looked_at_alike() -> None:
+    network, inputs = build(), draw()
+    expected = attention_weights(network, *inputs.values())
+    network.compile(backend="eager")
+    with torch.inference_mode():
+        network(**inputs)
+    for weights, wanted in zip(attention_weights(network, *inputs.values()), expected, strict=True):
+        torch.testing.assert_close(weights, wanted)
