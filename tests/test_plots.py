@@ -3,12 +3,21 @@
 import matplotlib.dates as mdates
 import numpy as np
 import pandas as pd
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
 
+from tests.reference.transformer import sinusoidal_positions
+from tsformer.attention_maps import AttentionMaps
+from tsformer.errors import ConfigError
 from tsformer.plots import (
+    plot_attention,
     plot_calibration,
+    plot_draws_on,
     plot_error_by_horizon,
     plot_forecast,
+    plot_positions,
     plot_training,
 )
 
@@ -100,3 +109,103 @@ def test_calibration_is_drawn_against_the_diagonal() -> None:
         np.testing.assert_array_equal(lines[name].get_ydata(), fraction)
     assert len({line.get_color() for line in lines.values()}) == 3
     assert (ax.get_xlim(), ax.get_ylim()) == ((0, 1), (0, 1))
+
+
+def random_maps(zone: str | None = None) -> AttentionMaps:
+    """Return maps of two encoder layers and one decoder layer, of 6 and 3 tokens of 4 hours."""
+    rng = np.random.default_rng(0)
+    parts = []
+    for shape in ((2, 3, 6, 6), (1, 3, 3, 3), (1, 3, 3, 6)):
+        weights = rng.random(shape)
+        parts.append(weights / weights.sum(axis=-1, keepdims=True))
+    steps = pd.date_range("2024-01-01", periods=34, freq="h", tz=zone)
+    return AttentionMaps(("a",), *parts, steps[:24], steps[24:], 4)  # the last token is cut short
+
+
+def mesh_of(ax: Axes) -> QuadMesh:
+    (mesh,) = (part for part in ax.collections if isinstance(part, QuadMesh))
+    return mesh
+
+
+CONTEXT_EDGES = pd.date_range("2024-01-01", "2024-01-02", freq="4h")
+HORIZON_EDGES = pd.DatetimeIndex(
+    [*pd.date_range("2024-01-02", periods=3, freq="4h"), "2024-01-02 10:00"]
+)
+
+
+@pytest.mark.parametrize("zone", [None, "Asia/Tokyo"])
+@pytest.mark.parametrize(
+    ("kind", "rows", "columns"),
+    [
+        ("encoder", CONTEXT_EDGES, CONTEXT_EDGES),
+        ("decoder", HORIZON_EDGES, HORIZON_EDGES),
+        ("cross", HORIZON_EDGES, CONTEXT_EDGES),
+    ],
+)
+def test_attention_is_drawn_where_its_tokens_lie_in_time(
+    kind: str, rows: pd.DatetimeIndex, columns: pd.DatetimeIndex, zone: str | None
+) -> None:
+    maps = random_maps(zone)
+    ax = Figure().subplots()
+    plot_attention(ax, maps, kind, layer=0, head=2)
+    mesh = mesh_of(ax)
+    np.testing.assert_array_equal(mesh.get_array(), getattr(maps, kind)[0, 2])
+    corners = mesh.get_coordinates()  # (R+1, C+1, 2)
+    places = [mdates.date2num(edges.tz_localize(zone)) for edges in (rows, columns)]
+    np.testing.assert_allclose(corners[:, 0, 1], places[0])
+    np.testing.assert_allclose(corners[0, :, 0], places[1])
+    assert ax.yaxis_inverted()
+    assert ax.get_xlabel().endswith(f"time ({zone})" if zone else "time")
+    assert f"from {rows[0]:%Y-%m-%d}" in ax.get_ylabel()
+    assert "layer 0, head 2" in ax.get_title()
+    assert mesh.colorbar.ax.get_ylabel() == "attention weight"
+    assert mesh.norm.vmin == 0
+
+
+def test_attention_of_all_layers_and_heads_is_their_mean() -> None:
+    maps = random_maps()
+    ax = Figure().subplots()
+    plot_attention(ax, maps, "encoder")
+    np.testing.assert_allclose(mesh_of(ax).get_array(), maps.encoder.mean(axis=(0, 1)))
+    assert ax.get_title() == "encoder self-attention, mean of 2 layers, mean of 3 heads"
+    ax = Figure().subplots()
+    plot_attention(ax, maps, "encoder", head=1)
+    np.testing.assert_allclose(mesh_of(ax).get_array(), maps.encoder[:, 1].mean(axis=0))
+    ax = Figure().subplots()
+    plot_attention(ax, maps)
+    assert ax.get_title() == "cross-attention, layer 0, mean of 3 heads"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"kind": "both"}, "kind='both': give one of encoder, decoder, cross"),
+        ({"layer": 1}, "layer=1: the cross maps have 1, counted from 0"),
+        ({"kind": "encoder", "head": -1}, "head=-1: the encoder maps have 3"),
+    ],
+)
+def test_attention_that_is_not_there_is_refused(arguments: dict, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        plot_attention(Figure().subplots(), random_maps(), **arguments)
+
+
+def test_what_the_horizon_draws_on_is_drawn_by_steps_in_percent() -> None:
+    maps = random_maps()
+    ax = Figure().subplots()
+    plot_draws_on(ax, maps)
+    mesh = mesh_of(ax)
+    np.testing.assert_allclose(mesh.get_array(), 100 * maps.draws_on())
+    corners = mesh.get_coordinates()
+    assert corners.shape == (11, 25, 2)
+    ends = mdates.date2num(pd.DatetimeIndex(["2024-01-02", "2024-01-02 10:00"]))
+    np.testing.assert_allclose(corners[[0, -1], 0, 1], ends)
+    assert "%" in mesh.colorbar.ax.get_ylabel()
+
+
+def test_positions_are_drawn_one_a_row() -> None:
+    ax = Figure().subplots()
+    plot_positions(ax, d_model=9, length=20)
+    (image,) = ax.get_images()
+    np.testing.assert_allclose(image.get_array(), sinusoidal_positions(20, 9), atol=1e-5)
+    assert ax.yaxis_inverted()  # the first one on top
+    assert (image.norm.vmin, image.norm.vmax) == (-1, 1)

@@ -13,18 +13,20 @@ import pandas as pd
 import torch
 
 from tsformer.arguments import Asked, count, num_steps, quantile_levels
+from tsformer.attention_maps import AttentionMaps, attention_maps, chosen_groups
 from tsformer.checkpoint import read_checkpoint
 from tsformer.conformal import ConformalOffsets
 from tsformer.cross_validation import cross_validate
 from tsformer.data.covariates import CovariateEncoder
 from tsformer.data.future import read_future
+from tsformer.data.scaling import Scaler
 from tsformer.data.sources import errors_naming, read_frame
-from tsformer.data.types import Float32Array, FloatArray
+from tsformer.data.types import Float32Array, FloatArray, IntArray
 from tsformer.data.windows import group_spans
 from tsformer.data.writing import write_parquet
 from tsformer.errors import ConfigError
 from tsformer.forecaster_config import ForecasterConfig
-from tsformer.history import forecast_frame, read_history, text_columns
+from tsformer.history import History, forecast_frame, read_history, text_columns
 from tsformer.hub import download_folder, upload_folder
 from tsformer.model_card import model_card
 from tsformer.model_folder import read_folder, write_folder
@@ -242,17 +244,8 @@ class Forecaster:
         num_paths = 0 if num_samples is None else count("num_samples", num_samples)
         asked = self.asked(level, quantiles, num_paths, adaptive, seed)
         history = read_history(frame, self.config)
-        store, groups = history.store, history.groups
-        if future is not None:
-            with errors_naming("future"):
-                future = read_frame(future, text_columns(self.config))
-        whole = whole_steps(steps, self.horizon)
-        history = replace(history, store=store.extended(whole))
-        ahead, categories = read_future(future, history.columns, history.store, groups, steps)
-        encoder = self.config.covariates.encoder(self.config.columns.covariates)
-        encoded = _encode_future(encoder, ahead, categories, whole)
-        origins = group_spans(store, groups)[1]
-        scaler = self.config.scaler.scaler().adapt(store)
+        history, known = self._ahead(history, future, steps)
+        groups, origins, scaler = self._origins(history)
         forecaster = OriginForecaster(
             self.network,
             self.config,
@@ -262,7 +255,7 @@ class Forecaster:
             steps=steps,
             batch_size=batch_size,
         )
-        values = forecaster.forecast(groups, origins, scaler, encoded)
+        values = forecaster.forecast(groups, origins, scaler, known)
         return forecast_frame(history, groups, origins, values, asked)
 
     def predict_to(
@@ -277,6 +270,40 @@ class Forecaster:
             arguments: of `predict`.
         """
         write_parquet(self.predict(frame, future, **arguments), Path(path))
+
+    def attention(
+        self,
+        frame: Any,
+        future: Any | None = None,
+        *,
+        ids: Any | Sequence[Any] | None = None,
+    ) -> list[AttentionMaps]:
+        """Return the attention weights of the forecasts that `predict` makes.
+
+        They take memory quadratic in the tokens, so name the series to look at. They are computed
+        beside the forecast, which stays as fast as it is. With `decoding=autoregressive` they are
+        those of the last pass of the decoder, over the model's own forecasts.
+
+        Args:
+            frame: see `predict`.
+            future: see `predict`.
+            ids: of the series to look at, one or several; all when None.
+
+        Returns:
+            One item for each series in order of appearance; or for the series, or target columns,
+            that are forecast together (`channels=joint`). See `AttentionMaps`.
+
+        Raises:
+            DataError: see `predict`; or no series has such an id.
+        """
+        history = read_history(frame, self.config)
+        history, known = self._ahead(history, future, self.horizon)
+        groups, origins, scaler = self._origins(history)
+        chosen = chosen_groups(history.store, groups, ids)
+        forecaster = OriginForecaster(
+            self.network, self.config, None, history, Asked({}), steps=self.horizon, batch_size=64
+        )
+        return attention_maps(forecaster, groups[chosen], origins[chosen], scaler, known[chosen])
 
     def cross_validate(
         self,
@@ -386,6 +413,30 @@ class Forecaster:
             seed=count("seed", seed, least=0),
             output=output,
         )
+
+    def _ahead(
+        self, history: History, future: Any | None, steps: int
+    ) -> tuple[History, Float32Array]:
+        """Return a table with a grid that goes on, and encoded future covariates, (N, steps, Ff).
+
+        Both reach over the whole horizons that hold the steps.
+        """
+        if future is not None:
+            with errors_naming("future"):
+                future = read_frame(future, text_columns(self.config))
+        whole = whole_steps(steps, self.horizon)
+        history = replace(history, store=history.store.extended(whole))
+        ahead, categories = read_future(
+            future, history.columns, history.store, history.groups, steps
+        )
+        encoder = self.config.covariates.encoder(self.config.columns.covariates)
+        return history, _encode_future(encoder, ahead, categories, whole)
+
+    def _origins(self, history: History) -> tuple[IntArray, IntArray, Scaler]:
+        """Return groups (N, C), the grid positions behind their ends (N,), and their scaler."""
+        store, groups = history.store, history.groups
+        scaler = self.config.scaler.scaler().adapt(store)
+        return groups, group_spans(store, groups)[1], scaler
 
     def _steps(self, horizon: int | None) -> int:
         steps = self.horizon if horizon is None else num_steps("horizon", horizon)

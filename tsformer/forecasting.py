@@ -58,7 +58,7 @@ def forecast_windows(
             quantiles = point.new_empty(*point.shape, 0)
         return torch.cat([point[..., None], quantiles], dim=-1), point
 
-    both = roll_out(forecast, _as_inputs_of(network, batch), network.horizon).double().cpu().numpy()
+    both = roll_out(forecast, as_inputs_of(network, batch), network.horizon).double().cpu().numpy()
     return Forecasts(both[..., 0], both[..., 1:])
 
 
@@ -73,7 +73,7 @@ def sample_windows(network: ForecastNetwork, batch: WindowBatch, num_samples: in
         batch: windows with the future features of all steps that shall be drawn.
         num_samples: paths of each window, M.
     """
-    inputs = _as_inputs_of(network, batch)
+    inputs = as_inputs_of(network, batch)
     steps, horizon = batch.future_features.size(1), network.horizon
     if steps <= horizon:
         first = [*inputs]
@@ -163,6 +163,7 @@ def _padded(features: Tensor, horizon: int) -> Tensor:
     return F.pad(features, (0, 0, 0, horizon - features.size(1)))
 
 
-def _as_inputs_of(network: ForecastNetwork, batch: WindowBatch) -> list[Tensor]:
+def as_inputs_of(network: ForecastNetwork, batch: WindowBatch) -> list[Tensor]:
+    """Return what the network takes of a batch, on its device and in its type."""
     like = next(network.parameters())
     return [x.to(like if x.is_floating_point() else like.device) for x in batch.inputs]

@@ -1,16 +1,23 @@
-"""Figures: forecasts, errors by horizon step, calibration, training curves."""
+"""Figures: forecasts, errors by horizon step, calibration, training curves, attention."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.colors import to_rgb
-from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike
+
+from tsformer.data.types import FloatArray
+from tsformer.errors import ConfigError
+
+if TYPE_CHECKING:
+    from tsformer.attention_maps import AttentionMaps
 
 # Okabe & Ito's palette, distinguishable with any colour vision.
 TRUTH, FORECAST, CONTEXT = "#000000", "#D55E00", "#7F7F7F"
@@ -46,11 +53,7 @@ def plot_forecast(
         color, label = _tint(FORECAST, shade), f"{100 * nominal:g} %"
         ax.fill_between(lower.index, lower, upper, color=color, linewidth=0, label=label)
     ax.axvline(truth.index[0], color=CONTEXT, linewidth=0.8, linestyle=":")
-    zone = truth.index.tz
-    locator = AutoDateLocator(tz=zone, minticks=3, maxticks=7)
-    ax.xaxis.set_major_locator(locator)
-    ax.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=zone))
-    ax.set_xlabel(f"time ({zone})" if zone else "time")
+    ax.set_xlabel(_time_axis(ax.xaxis, truth.index.tz))
     if unit:
         ax.set_ylabel(unit, parse_math=False)
     _tidy(ax)
@@ -153,6 +156,116 @@ def plot_lr_test(rates: ArrayLike, losses: ArrayLike, chosen: float) -> Figure:
     ax.legend(frameon=False)
     _tidy(ax)
     return figure
+
+
+def plot_attention(
+    ax: Axes,
+    maps: "AttentionMaps",
+    kind: str = "cross",
+    *,
+    layer: int | None = None,
+    head: int | None = None,
+) -> None:
+    """Draw who attends to whom as a heatmap: rows attend, columns are attended to.
+
+    Args:
+        ax: where to draw; a colour bar takes a part of it.
+        maps: of `Forecaster.attention`.
+        kind: `encoder`, `decoder` or `cross`; see `AttentionMaps`.
+        layer: which one, from 0; None: their mean.
+        head: which one, from 0; None: their mean.
+
+    Raises:
+        ConfigError: there is no such kind, layer or head.
+    """
+    kinds = {"encoder": maps.encoder, "decoder": maps.decoder, "cross": maps.cross}
+    if kind not in kinds:
+        raise ConfigError(f"kind={kind!r}: give one of {', '.join(kinds)}.")
+    weights, told = kinds[kind], []
+    for name, number in (("layer", layer), ("head", head)):
+        count = len(weights)
+        if number is not None and not 0 <= number < count:
+            raise ConfigError(f"{name}={number}: the {kind} maps have {count}, counted from 0.")
+        is_mean = number is None and count > 1
+        told.append(f"mean of {count} {name}s" if is_mean else f"{name} {number or 0}")
+        weights = weights.mean(axis=0) if number is None else weights[number]
+    context = maps.context_tokens.append(maps.horizon[:1])
+    horizon = maps.horizon_tokens.append(_end(maps))
+    rows = context if kind == "encoder" else horizon
+    columns = horizon if kind == "decoder" else context
+    names = ["horizon" if edges is horizon else "context" for edges in (rows, columns)]
+    _heatmap(ax, weights, rows, columns, names, "attention weight")
+    title = "cross-attention" if kind == "cross" else f"{kind} self-attention"
+    ax.set_title(f"{title}, {', '.join(told)}", fontsize="medium")
+
+
+def plot_draws_on(ax: Axes, maps: "AttentionMaps") -> None:
+    """Draw which steps of the context each step of the horizon draws on, as a heatmap.
+
+    Args:
+        ax: where to draw; a colour bar takes a part of it.
+        maps: of `Forecaster.attention`; see `AttentionMaps.draws_on`.
+    """
+    context, horizon = maps.context.append(maps.horizon[:1]), maps.horizon.append(_end(maps))
+    percent = 100 * maps.draws_on().to_numpy()
+    _heatmap(
+        ax, percent, horizon, context, ("horizon", "context"), "share of each context step (%)"
+    )
+    ax.set_title("what the horizon draws on (attention rollout)", fontsize="medium")
+
+
+def plot_positions(ax: Axes, d_model: int, length: int) -> None:
+    """Draw the sinusoidal encoding of token positions as a heatmap.
+
+    Args:
+        ax: where to draw; a colour bar takes a part of it.
+        d_model: width of the tokens, D.
+        length: number of tokens.
+    """
+    from tsformer.nn.embedding import sinusoidal_positions  # which loads torch
+
+    table = sinusoidal_positions(length, d_model).numpy()
+    # About 0, so the colours have a middle.
+    image = ax.imshow(table, cmap="RdBu_r", vmin=-1, vmax=1, aspect="auto", interpolation="none")
+    ax.figure.colorbar(image, ax=ax, label="value")
+    ax.set_xlabel("dimension (even: sine, odd: cosine)")
+    ax.set_ylabel("position of the token")
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_locator(MaxNLocator(nbins=8, integer=True))
+
+
+def _heatmap(
+    ax: Axes,
+    weights: FloatArray,
+    rows: pd.DatetimeIndex,
+    columns: pd.DatetimeIndex,
+    names: Sequence[str],
+    label: str,
+) -> None:
+    """Draw weights (R, C) between times (R+1,) downwards and (C+1,) to the right."""
+    edges = date2num(columns), date2num(rows)
+    mesh = ax.pcolormesh(*edges, weights, cmap="cividis", vmin=0, rasterized=True)
+    ax.figure.colorbar(mesh, ax=ax, label=label)
+    ax.invert_yaxis()  # as in a matrix, and time runs on downwards
+    # The labels tell the day, as the vertical axis' offset would run into the title.
+    _time_axis(ax.yaxis, rows.tz, show_offset=False)
+    ax.set_ylabel(f"{names[0]} from {rows[0]:%Y-%m-%d}")
+    time = _time_axis(ax.xaxis, columns.tz, show_offset=False)
+    ax.set_xlabel(f"{names[1]} from {columns[0]:%Y-%m-%d}, {time}")
+
+
+def _end(maps: "AttentionMaps") -> pd.DatetimeIndex:
+    """Return the time behind the horizon's last step, (1,)."""
+    step = (maps.horizon[-1] - maps.context[-1]) / len(maps.horizon)
+    return pd.DatetimeIndex([maps.horizon[-1] + step])
+
+
+def _time_axis(axis: Axis, zone: Any, *, show_offset: bool = True) -> str:
+    """Let an axis tell times of a zone, or naive ones; return what it is to be called."""
+    locator = AutoDateLocator(tz=zone, minticks=3, maxticks=7)
+    axis.set_major_locator(locator)
+    axis.set_major_formatter(ConciseDateFormatter(locator, tz=zone, show_offset=show_offset))
+    return f"time ({zone})" if zone else "time"
 
 
 def _plot_column(ax: Axes, curves: pd.DataFrame, name: str, label: str, **style: Any) -> None:

@@ -79,9 +79,7 @@ class OriginForecaster:
         Raises:
             DataError: a forecast is not finite.
         """
-        index = WindowIndex(groups, origins, np.arange(len(groups) + 1))
-        windows = self._windows(index, scaler, whole_steps(self.steps, self.config.horizon))
-        windows.future = future
+        windows = self.windows(groups, origins, scaler, future)
         past = self._latest_windows(groups, origins, scaler) if self.asked.adaptive else None
         offset_rows = self._offset_rows(groups)
         # Infinity, and what comes of it, is refused below.
@@ -90,7 +88,7 @@ class OriginForecaster:
             values = np.concatenate(
                 [
                     self._forecast(windows, numbers, offset_rows[numbers], past)
-                    for numbers in BatchSampler(index, self.batch_size, shuffle=False)
+                    for numbers in BatchSampler(windows.index, self.batch_size, shuffle=False)
                 ]
             )[:, : self.steps]
         for column in range(values.shape[-1]):
@@ -103,6 +101,19 @@ class OriginForecaster:
                 "too large to forecast from."
             )
         return values
+
+    def windows(
+        self,
+        groups: IntArray,
+        origins: IntArray,
+        scaler: Scaler,
+        future: Float32Array | None = None,
+    ) -> WindowDataset:
+        """Return the windows that are forecast, of whole horizons; see `forecast`."""
+        index = WindowIndex(groups, origins, np.arange(len(groups) + 1))
+        windows = self._windows(index, scaler, whole_steps(self.steps, self.config.horizon))
+        windows.future = future
+        return windows
 
     def _windows(self, index: WindowIndex, scaler: Scaler, steps: int) -> WindowDataset:
         config, columns = self.config, self.history.columns

@@ -47,6 +47,36 @@ def test_cross_attention_under_a_mask():
     np.testing.assert_allclose(attended, oracle(attention, x, memory, mask.numpy()), atol=1e-12)
 
 
+def value_heads(attention, memory):
+    """Return the values of each head, (B, N, S, D/N)."""
+    d_model = memory.size(-1)
+    weight, bias = attention.in_proj.weight[2 * d_model :], attention.in_proj.bias[2 * d_model :]
+    return (memory @ weight.T + bias).unflatten(-1, (attention.num_heads, -1)).transpose(1, 2)
+
+
+@pytest.mark.parametrize("masking", ["none", "causal", "padding", "pairs"])
+def test_weights_are_those_that_attend(masking):
+    attention = build()
+    x, memory = torch.randn(2, 5, 12).double(), torch.randn(2, 7, 12).double()
+    pairs = torch.rand(2, 5, 7) < 0.5
+    pairs[..., 0] = True
+    masks = {"padding": torch.arange(7) < torch.tensor([[7], [3]]), "pairs": pairs}
+    if masking == "causal":
+        memory, arguments = x, {"is_causal": True}
+        allowed = torch.from_numpy(causal_mask(5)).expand(2, 3, 5, 5)
+    else:
+        mask = attention_mask(masks.get(masking))
+        arguments = {"memory": memory, "mask": mask}
+        allowed = torch.ones(()).bool() if mask is None else mask
+        allowed = allowed.expand(2, 3, 5, 7)
+    weights = attention.weights(x, **arguments)
+    torch.testing.assert_close(weights.sum(dim=-1), torch.ones(2, 3, 5).double())
+    assert (weights > 0).equal(allowed)
+    attended = (weights @ value_heads(attention, memory)).transpose(1, 2).flatten(2)
+    expected = attention(x, **arguments)
+    torch.testing.assert_close(attention.out_proj(attended), expected, rtol=0, atol=1e-12)
+
+
 def test_cross_attention_to_itself_is_self_attention():
     attention, x = build(), torch.randn(2, 5, 12).double()
     torch.testing.assert_close(attention(x, x), attention(x))

@@ -40,28 +40,42 @@ def softmax(x: FloatArray) -> FloatArray:
     return powers / powers.sum(axis=-1, keepdims=True)
 
 
+def attention_map(query: FloatArray, key: FloatArray, mask: Mask | None = None) -> FloatArray:
+    """The weights of Vaswani et al. 2017, equation 1: softmax(Q Kt / sqrt(d_k)), (..., T, S)."""
+    scores = query @ np.swapaxes(key, -1, -2) / math.sqrt(query.shape[-1])
+    if mask is not None:
+        scores = np.where(mask, scores, -np.inf)
+    return softmax(scores)
+
+
 def attention(
     query: FloatArray, key: FloatArray, value: FloatArray, mask: Mask | None = None
 ) -> FloatArray:
     """Vaswani et al. 2017, equation 1: softmax(Q Kt / sqrt(d_k)) V, (..., T, d_k)."""
-    scores = query @ np.swapaxes(key, -1, -2) / math.sqrt(query.shape[-1])  # (..., T, S)
-    if mask is not None:
-        scores = np.where(mask, scores, -np.inf)
-    return softmax(scores) @ value
+    return attention_map(query, key, mask) @ value
 
 
 def multi_head_attention(
-    x: FloatArray, memory: FloatArray, weights: Weights, num_heads: int, mask: Mask | None = None
+    x: FloatArray,
+    memory: FloatArray,
+    weights: Weights,
+    num_heads: int,
+    mask: Mask | None = None,
+    maps: list[FloatArray] | None = None,
 ) -> FloatArray:
-    """Vaswani et al. 2017, section 3.2.2: attention from x to memory in N slices of the width."""
+    """Vaswani et al. 2017, section 3.2.2: attention from x to memory in N slices of the width.
+
+    `maps` receives the weights of all heads, (B, N, T, S).
+    """
     query = linear(x, within(weights, "q_linear."))
     key = linear(memory, within(weights, "k_linear."))
     value = linear(memory, within(weights, "v_linear."))
     d_k = x.shape[-1] // num_heads
-    heads = []
-    for head in range(num_heads):
-        part = slice(head * d_k, (head + 1) * d_k)
-        heads.append(attention(query[..., part], key[..., part], value[..., part], mask))
+    parts = [slice(head * d_k, (head + 1) * d_k) for head in range(num_heads)]
+    if maps is not None:
+        own = [attention_map(query[..., part], key[..., part], mask) for part in parts]
+        maps.append(np.stack(own, axis=1))
+    heads = [attention(query[..., part], key[..., part], value[..., part], mask) for part in parts]
     return linear(np.concatenate(heads, axis=-1), within(weights, "post_att."))
 
 
@@ -72,11 +86,15 @@ def feed_forward(x: FloatArray, weights: Weights) -> FloatArray:
 
 
 def encoder_layer(
-    x: FloatArray, weights: Weights, num_heads: int, mask: Mask | None = None
+    x: FloatArray,
+    weights: Weights,
+    num_heads: int,
+    mask: Mask | None = None,
+    maps: list[FloatArray] | None = None,
 ) -> FloatArray:
     """Xiong et al. 2020, figure 1(b): every sublayer is x + f(norm(x))."""
     normed = layer_norm(x, within(weights, "norm_attn."))
-    x = x + multi_head_attention(normed, normed, within(weights, "attn."), num_heads, mask)
+    x = x + multi_head_attention(normed, normed, within(weights, "attn."), num_heads, mask, maps)
     normed = layer_norm(x, within(weights, "norm_ff."))
     return x + feed_forward(normed, within(weights, "ff."))
 
@@ -88,16 +106,44 @@ def decoder_layer(
     num_heads: int,
     source_mask: Mask | None = None,
     target_mask: Mask | None = None,
+    maps: list[FloatArray] | None = None,
 ) -> FloatArray:
     """As the encoder layer, with a cross-attention between; its norm serves the memory too."""
+    own, cross = within(weights, "attn."), within(weights, "enc_dec_attn.")
     normed = layer_norm(x, within(weights, "norm_attn."))
-    x = x + multi_head_attention(normed, normed, within(weights, "attn."), num_heads, target_mask)
-    cross, norm = within(weights, "enc_dec_attn."), within(weights, "norm_enc_dec.")
+    x = x + multi_head_attention(normed, normed, own, num_heads, target_mask, maps)
+    norm = within(weights, "norm_enc_dec.")
     x = x + multi_head_attention(
-        layer_norm(x, norm), layer_norm(memory, norm), cross, num_heads, source_mask
+        layer_norm(x, norm), layer_norm(memory, norm), cross, num_heads, source_mask, maps
     )
     normed = layer_norm(x, within(weights, "norm_ff."))
     return x + feed_forward(normed, within(weights, "ff."))
+
+
+def post_norm_encoder_layer(
+    x: FloatArray, weights: Weights, num_heads: int, mask: Mask | None = None
+) -> FloatArray:
+    """Vaswani et al. 2017, section 3.1: every sublayer is norm(x + f(x))."""
+    attended = multi_head_attention(x, x, within(weights, "attn."), num_heads, mask)
+    x = layer_norm(x + attended, within(weights, "norm_attn."))
+    return layer_norm(x + feed_forward(x, within(weights, "ff.")), within(weights, "norm_ff."))
+
+
+def post_norm_decoder_layer(
+    x: FloatArray,
+    memory: FloatArray,
+    weights: Weights,
+    num_heads: int,
+    source_mask: Mask | None = None,
+    target_mask: Mask | None = None,
+) -> FloatArray:
+    """As the encoder layer, with a cross-attention between; the memory is taken as it is."""
+    attended = multi_head_attention(x, x, within(weights, "attn."), num_heads, target_mask)
+    x = layer_norm(x + attended, within(weights, "norm_attn."))
+    cross = within(weights, "enc_dec_attn.")
+    attended = multi_head_attention(x, memory, cross, num_heads, source_mask)
+    x = layer_norm(x + attended, within(weights, "norm_enc_dec."))
+    return layer_norm(x + feed_forward(x, within(weights, "ff.")), within(weights, "norm_ff."))
 
 
 def sinusoidal_positions(length: int, d_model: int) -> FloatArray:
@@ -144,6 +190,7 @@ def tf_model(
     encoder_mask: Mask | None = None,
     source_mask: Mask | None = None,
     target_mask: Mask | None = None,
+    maps: list[FloatArray] | None = None,
 ) -> FloatArray:
     """The whole network: source (B, S, Ci) and target (B, T, Cd) to outputs (B, T, Co).
 
@@ -155,17 +202,19 @@ def tf_model(
         encoder_mask: for self-attention in the encoder, broadcastable to (B, S, S).
         source_mask: for cross-attention, broadcastable to (B, T, S).
         target_mask: for self-attention in the decoder, broadcastable to (B, T, T).
+        maps: receives the attention weights in the order of computing: those of each encoder layer,
+            then of each decoder layer's self-attention and cross-attention.
     """
     memory = embedding(encoder_input, within(weights, "encoder_embedding."))
     encoder = within(weights, "encoder_block.")
     for layer in layers(within(encoder, "enc_layers.")):
-        memory = encoder_layer(memory, layer, num_heads, encoder_mask)
+        memory = encoder_layer(memory, layer, num_heads, encoder_mask, maps)
     memory = layer_norm(memory, within(encoder, "norm."))
 
     x = embedding(decoder_input, within(weights, "decoder_embeddings."))
     decoder = within(weights, "decoder_block.")
     for layer in layers(within(decoder, "dec_layers.")):
-        x = decoder_layer(x, memory, layer, num_heads, source_mask, target_mask)
+        x = decoder_layer(x, memory, layer, num_heads, source_mask, target_mask, maps)
     x = layer_norm(x, within(decoder, "norm."))
     return linear(x, within(weights, "output_gen.output_gen."))
 

@@ -1,5 +1,6 @@
 """Multi-head attention over one fused projection."""
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -49,15 +50,7 @@ class MultiHeadAttention(nn.Module):
         Returns:
             Attended values, (B, T, D).
         """
-        if memory is None:
-            query, key, value = self.in_proj(x).chunk(3, dim=-1)
-        else:
-            query = F.linear(x, *self.query_weights)
-            key, value = self.project_memory(memory).chunk(2, dim=-1)
-        query, key, value = (
-            part.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)  # (B, N, T, D/N)
-            for part in (query, key, value)
-        )
+        query, key, value = self._project(x, memory)
         attended = F.scaled_dot_product_attention(
             query,
             key,
@@ -67,6 +60,46 @@ class MultiHeadAttention(nn.Module):
             is_causal=is_causal,
         )  # (B, N, T, D/N)
         return self.out_proj(attended.transpose(1, 2).flatten(2))  # (B, T, D)
+
+    def weights(
+        self,
+        x: Tensor,
+        memory: Tensor | None = None,
+        mask: Tensor | None = None,
+        is_causal: bool = False,
+    ) -> Tensor:
+        """Return the weights by which `forward` averages the values, in evaluation.
+
+        `forward` itself never holds them, as torch's fused kernels do not.
+
+        Args:
+            x: see `forward`, and so for the three after it.
+            memory: (B, S, D).
+            mask: broadcastable to (B, N, T, S).
+            is_causal: excludes `mask`.
+
+        Returns:
+            Weights that sum to 1 over the keys, (B, N, T, S).
+        """
+        query, key, _ = self._project(x, memory)
+        scores = query @ key.transpose(-2, -1) * query.size(-1) ** -0.5  # (B, N, T, S)
+        if is_causal:
+            mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
+        if mask is not None:
+            scores = scores.masked_fill(~mask, -torch.inf)
+        return scores.softmax(dim=-1)
+
+    def _project(self, x: Tensor, memory: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """Return queries (B, N, T, D/N), and keys and values, (B, N, S, D/N) each."""
+        if memory is None:
+            query, key, value = self.in_proj(x).chunk(3, dim=-1)
+        else:
+            query = F.linear(x, *self.query_weights)
+            key, value = self.project_memory(memory).chunk(2, dim=-1)
+        query, key, value = (
+            part.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for part in (query, key, value)
+        )
+        return query, key, value
 
     @property
     def query_weights(self) -> tuple[Tensor, Tensor]:
