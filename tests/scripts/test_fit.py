@@ -44,7 +44,6 @@ MISTAKES = {
     "no such column": (["dataset.target=load"], "no column 'load'"),
     "several machines": (["trainer.num_nodes=2"], "with torchrun"),
     "no number": (["trainer.devices=0"], "trainer.devices"),
-    "resume nothing": (["resume=nowhere"], "nowhere: there is no run to go on with"),
     "resume and more": (["resume=nowhere", "seed=1"], "leave out others"),
     "counts that are scaled": (["model.head=negative_binomial"], "set scaling.per=none"),
     "quantiles that fall": (["model.quantiles=[0.9,0.1]"], "must rise"),
@@ -209,6 +208,13 @@ def test_a_mistake_ends_with_one_message_and_exit_code_2(
     assert result.stderr.startswith("error: ")
     assert "Traceback" not in result.stderr
     assert not (tmp_path / "run" / "model").exists()
+
+
+def test_a_run_that_is_not_there_does_not_go_on(tmp_path: Path) -> None:
+    result = run_fit("resume=nowhere", cwd=tmp_path)
+    assert result.returncode == 2
+    assert result.stderr.startswith("error: nowhere: there is no run to go on with")
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
