@@ -106,7 +106,7 @@ def count_ranks(config: TrainerConfig) -> int:
     """Return how many processes train on this machine.
 
     Raises:
-        ConfigError: the devices are not there, or the strategy is not for them.
+        ConfigError: there are to be several machines, but torchrun or SLURM started no process.
     """
     on_cpu = config.accelerator in ("cpu", "mps") or not torch.cuda.is_available()
     if find_world() is None and config.num_nodes > 1:
@@ -138,23 +138,10 @@ def fit_as_rank(settings: Mapping[str, Any]) -> FitResult:
             seed_everything(data.config.seed, verbose=False)
             module = build(data.config)
             run = Path(data.config.paths.run)
-            place, mistake = None, None
-            loggers: list[Logger] = []
-            if world.is_first:
-                goes_on = settings.get("resume") is not None or is_restart()
-                try:
-                    if held.enter_context(claimed(run, data.config, go_on=goes_on)):
-                        place = find_place(run, data.config, world.size)
-                    write_provenance(run, data.store)
-                    first_step = place.step if place else 0
-                    loggers = held.enter_context(open_loggers(data.config, run, first_step))
-                except TsformerError as error:
-                    mistake = error
-                if lr_curve is not None and mistake is None:
-                    plot_lr_test(*lr_curve).savefig(run / "lr_finder.png", dpi=120)
-            place, mistake = world.broadcast((place, mistake))
-            if mistake is not None:  # which the others would not know of, and wait
-                raise mistake
+            goes_on = settings.get("resume") is not None or is_restart()
+            place, loggers = _open_run(data, world, held, goes_on=goes_on)
+            if lr_curve is not None:
+                plot_lr_test(*lr_curve).savefig(run / "lr_finder.png", dpi=120)
             _log_start(data, module, place)
             try:
                 trained = train(
@@ -187,6 +174,35 @@ def _load(settings: Mapping[str, Any], world: World) -> ForecastData:
     seed_everything(config.seed, verbose=False)
     torch.set_float32_matmul_precision("high" if config.trainer.tf32 else "highest")
     return data
+
+
+def _open_run(
+    data: ForecastData, world: World, held: ExitStack, *, goes_on: bool
+) -> tuple[Place | None, list[Logger]]:
+    """Let the first rank take the run folder and open the logs, to be held until the fit ends.
+
+    Returns:
+        Where the training goes on, and the loggers, which the other ranks have none of.
+
+    Raises:
+        TsformerError: in all ranks, what the first one found; the others would wait for it.
+    """
+    config, run = data.config, Path(data.config.paths.run)
+    place, mistake = None, None
+    loggers: list[Logger] = []
+    if world.is_first:
+        try:
+            if held.enter_context(claimed(run, config, go_on=goes_on)):
+                place = find_place(run, config, world.size)
+            write_provenance(run, data.store)
+            first_step = place.step if place else 0
+            loggers = held.enter_context(open_loggers(config, run, first_step))
+        except TsformerError as error:
+            mistake = error
+    place, mistake = world.broadcast((place, mistake))
+    if mistake is not None:
+        raise mistake
+    return place, loggers
 
 
 def _log_start(data: ForecastData, module: ForecastModule, place: Place | None) -> None:
