@@ -83,6 +83,13 @@ CASES = {
     "accumulated": {"trainer.accumulate_grad_batches": 3},
     "steps": {"trainer.max_steps": 19, "trainer.max_epochs": -1},
     "once an epoch": {"callbacks.save_every_n_steps": None},
+    "quantiles, drawn by series": {
+        "model.head": "quantile",
+        "conformal": True,
+        "callbacks.monitor": "val/loss",
+        "sampling.over": "series",
+        "num_workers": 1,
+    },
     "stops early": {"callbacks.early_stopping_patience": 1, "optimizer.lr": 0.5},
 }
 

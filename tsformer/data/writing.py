@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -48,7 +49,11 @@ def write_atomically(path: Path, text: str) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """Give a file to write, whose name is `.NAME-*` until it is on disk."""
+    """Give a file to write, whose name is `.NAME-*` until it is on disk.
+
+    Raises:
+        OSError: it cannot be written, such as to a full disk; names the file.
+    """
     partial = path.with_name(f".{path.name}-{uuid4().hex[:8]}")
     try:
         with partial.open("wb") as file:
@@ -56,5 +61,9 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         partial.replace(path)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):  # of writes the system names no file
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        raise
     finally:
         partial.unlink(missing_ok=True)
