@@ -8,9 +8,8 @@ from tsformer.data.writing import replacing, write_atomically
 def test_a_file_is_replaced_as_a_whole_or_not_at_all(tmp_path):
     path = tmp_path / "told.txt"
     write_atomically(path, "old")
-    with pytest.raises(ZeroDivisionError), replacing(path) as file:
-        file.write(b"new")
-        raise ZeroDivisionError
+    with pytest.raises(TypeError), replacing(path) as file:
+        file.writelines([b"new", "text"])
     assert path.read_text() == "old"
     write_atomically(path, "new")
     assert path.read_text() == "new"
@@ -19,6 +18,7 @@ def test_a_file_is_replaced_as_a_whole_or_not_at_all(tmp_path):
 
 def test_a_full_disk_names_the_file(tmp_path):
     path = tmp_path / "told.txt"
+    full = OSError(errno.ENOSPC, "No space left on device")
     with pytest.raises(OSError, match=r"No space left.*told\.txt"), replacing(path):
-        raise OSError(errno.ENOSPC, "No space left on device")
+        raise full
     assert not list(tmp_path.iterdir())
