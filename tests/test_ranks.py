@@ -127,15 +127,16 @@ if __name__ == "__main__":
     deadline = time.monotonic() + 100
     while not (tmp_path / "waiting").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
-    rank = int((tmp_path / "waiting").read_text())
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    assert (tmp_path / "waiting").read_text() in children
     process.kill()
     process.wait()
-    while is_running(rank) and time.monotonic() < deadline:
+    while any(map(is_running, children)) and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert not is_running(rank)
+    assert not any(map(is_running, children))
 
 
-def is_running(process: int) -> bool:
+def is_running(process: str) -> bool:
     try:
         return "(zombie)" not in Path(f"/proc/{process}/status").read_text()
     except FileNotFoundError:

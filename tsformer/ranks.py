@@ -220,7 +220,8 @@ def start_ranks(
     try:
         if own:
             signal.signal(signal.SIGUSR1, stop)  # the launcher minds the others
-        results = elastic_launch(config, _run_rank)(task, tuple(arguments), files, root.level)
+        start = elastic_launch(config, _run_rank)
+        results = start(task, tuple(arguments), files, root.level, os.getpid())
     except ChildFailedError as error:
         raise _error_of_rank(error) from None
     except SignalException as stopped:
@@ -234,11 +235,17 @@ def start_ranks(
 
 
 def _run_rank(
-    task: Callable[..., T], arguments: Sequence[Any], log_files: Sequence[str], level: int
+    task: Callable[..., T],
+    arguments: Sequence[Any],
+    log_files: Sequence[str],
+    level: int,
+    launcher: int,
 ) -> T:
-    """Run the task with the log of the process that started the rank."""
+    """Run the task with the log of the process that started the rank, as long as that lives."""
     # The system sends it when that process dies; Python would wait for a library that waits.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if os.getppid() != launcher:  # it died before the system was asked
+        raise SystemExit(1)
     handlers: list[logging.Handler] = [logging.StreamHandler(sys.stdout)]
     handlers += [logging.FileHandler(file) for file in log_files]
     logging.basicConfig(format="%(message)s", level=level, handlers=handlers, force=True)
