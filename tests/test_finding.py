@@ -56,7 +56,7 @@ class Full(ForecastModule):
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pretend that the CPU is a GPU."""
-    monkeypatch.setattr(finding, "_has_gpu", lambda config: True)
+    monkeypatch.setattr(finding, "uses_cuda", lambda accelerator: True)
 
 
 @pytest.mark.usefixtures("gpu")

@@ -5,9 +5,6 @@ import math
 import os
 import signal
 import subprocess
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -19,7 +16,7 @@ from lightning.pytorch.callbacks import Checkpoint
 
 from tsformer.checkpoint import BEST, CONFIG_KEY, LAST, SETTINGS_KEY, WORLD_KEY
 from tsformer.data.writing import replacing
-from tsformer.ranks import STOP_SIGNALS, Interrupted, World
+from tsformer.ranks import STOP_SIGNALS, Interrupted, World, gets_signals
 
 log = logging.getLogger(__name__)
 
@@ -137,7 +134,7 @@ class StopSignals(Callback):
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Take the signals; Lightning's handlers would save nothing, or wait for each other."""
-        if _gets_signals():
+        if gets_signals():
             for number in STOP_SIGNALS:
                 signal.signal(number, self._receive)
 
@@ -166,22 +163,6 @@ class StopSignals(Callback):
         if number == signal.SIGUSR1 and self.world.is_first and "SLURM_JOB_ID" in os.environ:
             _requeue()
         raise Interrupted(number)
-
-
-@contextmanager
-def signals_given_back() -> Iterator[None]:
-    """Restore the handlers of signals, Lightning's and those of `StopSignals` among them."""
-    numbers = STOP_SIGNALS if _gets_signals() else ()
-    before = {number: signal.getsignal(number) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _gets_signals() -> bool:
-    return threading.current_thread() is threading.main_thread()
 
 
 def can_stop(trainer: Trainer, batch_idx: int) -> bool:

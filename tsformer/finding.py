@@ -8,7 +8,6 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from lightning.pytorch import Callback, LightningModule, Trainer, seed_everything
 from lightning.pytorch.utilities.memory import garbage_collection_cuda, is_oom_error
 
@@ -18,6 +17,7 @@ from tsformer.data.forecast_data import ForecastData
 from tsformer.data.types import FloatArray
 from tsformer.errors import ConfigError
 from tsformer.module import ForecastModule
+from tsformer.ranks import uses_cuda
 
 log = logging.getLogger(__name__)
 
@@ -134,7 +134,7 @@ def find_batch_size(data: ForecastData, build: Callable[[FitConfig], ForecastMod
         ConfigError: there is no GPU, or the first batch is too large already.
     """
     config = data.config
-    if not _has_gpu(config):
+    if not uses_cuda(config.trainer.accelerator):
         raise ConfigError(
             "trainer.find_batch_size=true fills the memory of a GPU, and this training has none "
             f"(trainer.accelerator={config.trainer.accelerator}): on a CPU there is no limit to "
@@ -197,10 +197,6 @@ def _train(
         ).fit(build(config), datamodule=loaders)
     finally:
         data.config = given
-
-
-def _has_gpu(config: FitConfig) -> bool:
-    return config.trainer.accelerator not in ("cpu", "mps") and torch.cuda.is_available()
 
 
 def _check_alone(config: FitConfig) -> None:

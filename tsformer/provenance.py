@@ -17,8 +17,8 @@ import torch
 from tsformer.data.store import BLOCK_ROWS, SeriesStore
 from tsformer.data.writing import write_atomically
 from tsformer.errors import DataError
+from tsformer.run_folder import PROVENANCE
 
-FILE = "run.json"
 _TREE = Path(__file__).resolve().parents[1]
 _PACKAGES = "tsformer", "torch", "lightning", "numpy", "pandas"
 
@@ -29,7 +29,7 @@ def write_provenance(run: Path, store: SeriesStore) -> None:
     Raises:
         DataError: the run began with other data.
     """
-    path = run / FILE
+    path = run / PROVENANCE
     if not path.exists():
         write_atomically(path, json.dumps(describe_run(store), indent=1) + "\n")
         return

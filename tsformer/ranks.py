@@ -35,6 +35,23 @@ _PATIENCE, _MEETING = timedelta(hours=2), timedelta(minutes=10)
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 
 
+def gets_signals() -> bool:
+    """Tell whether this thread may take signals: the main one alone does."""
+    return threading.current_thread() is threading.main_thread()
+
+
+@contextmanager
+def signals_given_back() -> Iterator[None]:
+    """Restore the handlers of `STOP_SIGNALS` at the end, whoever has taken them in between."""
+    numbers = STOP_SIGNALS if gets_signals() else ()
+    before = {number: signal.getsignal(number) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 class Interrupted(SystemExit):
     """A signal has ended a training; the exit code is 128 and its number, as in a shell."""
 
@@ -98,6 +115,11 @@ def find_world() -> World | None:
         return None
     local_size = int(os.environ.get("LOCAL_WORLD_SIZE", size))
     return World(int(os.environ["RANK"]), size, local_size)
+
+
+def uses_cuda(accelerator: str) -> bool:
+    """Tell whether a training of this `trainer.accelerator` is on GPUs of CUDA."""
+    return accelerator not in ("cpu", "mps") and torch.cuda.is_available()
 
 
 def is_restart() -> bool:
@@ -214,23 +236,18 @@ def start_ranks(
             logging.getLogger(name).setLevel(logging.CRITICAL)
     root = logging.getLogger()
     files = [h.baseFilename for h in root.handlers if isinstance(h, logging.FileHandler)]
-    # Only the main thread gets signals.
-    own = STOP_SIGNALS if threading.current_thread() is threading.main_thread() else ()
-    handlers = {number: signal.getsignal(number) for number in own}
     try:
-        if own:
-            signal.signal(signal.SIGUSR1, stop)  # the launcher minds the others
-        start = elastic_launch(config, _run_rank)
-        results = start(task, tuple(arguments), files, root.level, os.getpid())
+        with signals_given_back():
+            if gets_signals():
+                signal.signal(signal.SIGUSR1, stop)  # the launcher minds the others
+            start = elastic_launch(config, _run_rank)
+            results = start(task, tuple(arguments), files, root.level, os.getpid())
     except ChildFailedError as error:
         raise _error_of_rank(error) from None
     except SignalException as stopped:
         raise Interrupted(stopped.sigval) from None
     except KeyboardInterrupt:
         raise Interrupted(signal.SIGINT) from None
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
     return results[0]
 
 

@@ -16,7 +16,7 @@ from lightning.pytorch.callbacks import EarlyStopping, LearningRateMonitor
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.strategies import DDPStrategy, ModelParallelStrategy, Strategy
 
-from tsformer.callbacks import CheckpointFiles, Checkpoints, StopSignals, signals_given_back
+from tsformer.callbacks import CheckpointFiles, Checkpoints, StopSignals
 from tsformer.checkpoint import BEST, forecasting_weights
 from tsformer.config import FitConfig
 from tsformer.conformal import ConformalOffsets, scores_needed
@@ -29,7 +29,7 @@ from tsformer.model_folder import config_text
 from tsformer.module import DivergedError, ForecastModule
 from tsformer.nn import ForecastNetwork
 from tsformer.progress import ProgressBar, progress_callbacks
-from tsformer.ranks import ALONE, World
+from tsformer.ranks import ALONE, World, signals_given_back
 from tsformer.run_folder import CHECKPOINTS, Place, training_settings
 from tsformer.sweep.pruning import pruning
 from tsformer.weights import build_network

@@ -44,6 +44,7 @@ from tsformer.ranks import (
     is_restart,
     joined_ranks,
     start_ranks,
+    uses_cuda,
 )
 from tsformer.run_folder import METRICS, Place, claimed, find_place, read_settings
 from tsformer.trainer import Trained, build_module, num_weights, train, versions
@@ -108,7 +109,6 @@ def count_ranks(config: TrainerConfig) -> int:
     Raises:
         ConfigError: there are to be several machines, but torchrun or SLURM started no process.
     """
-    on_cpu = config.accelerator in ("cpu", "mps") or not torch.cuda.is_available()
     if find_world() is None and config.num_nodes > 1:
         raise ConfigError(
             f"trainer.num_nodes={config.num_nodes}: start the command on each machine with "
@@ -117,16 +117,15 @@ def count_ranks(config: TrainerConfig) -> int:
         )
     if config.devices != "auto":
         return config.devices
-    return 1 if on_cpu else torch.cuda.device_count()
+    return torch.cuda.device_count() if uses_cuda(config.accelerator) else 1
 
 
 def fit_as_rank(settings: Mapping[str, Any]) -> FitResult:
     """Fit as one of the ranks that there are; see `fit`. All train, the first does the rest."""
     world = find_world() or ALONE
     config = parse_fit(settings)
-    cuda = config.trainer.accelerator not in ("cpu", "mps") and torch.cuda.is_available()
     with quiet(config.verbose), ExitStack() as held:
-        with joined_ranks(world, cuda=cuda):
+        with joined_ranks(world, cuda=uses_cuda(config.trainer.accelerator)):
             settings = world.broadcast(dict(settings))
             data = _load(settings, world)
             described = describe_forecaster(data, data.config)
