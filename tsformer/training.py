@@ -14,7 +14,6 @@ import torch
 from lightning.pytorch import seed_everything
 from lightning.pytorch.loggers import Logger
 
-from tsformer import report
 from tsformer.config import FitConfig, TrainerConfig, parse, parse_fit
 from tsformer.console import open_console
 from tsformer.data.catalog import load_data
@@ -22,6 +21,12 @@ from tsformer.data.forecast_data import ForecastData
 from tsformer.data.groups import channel_names
 from tsformer.data.writing import write_atomically
 from tsformer.errors import ConfigError, TsformerError
+from tsformer.evaluation.testing import (
+    evaluate,
+    quantile_metrics,
+    target_metrics,
+    test_metrics,
+)
 from tsformer.finding import find_settings
 from tsformer.forecaster import Forecaster
 from tsformer.forecaster_config import (
@@ -46,6 +51,13 @@ from tsformer.ranks import (
     start_ranks,
     uses_cuda,
 )
+from tsformer.report.figures import (
+    draw_calibration,
+    draw_errors,
+    draw_forecasts,
+    draw_training,
+)
+from tsformer.report.tables import coverage_table, metrics_table
 from tsformer.run_folder import METRICS, Place, claimed, find_place, read_settings
 from tsformer.trainer import Trained, build_module, num_weights, train, versions
 
@@ -227,26 +239,26 @@ def _finish(
     forecaster.save(run / "model")  # again with figures of the test, which takes a while
 
     log.info("Testing on %s windows", f"{len(data.test):,}")
-    evaluations = report.evaluate(data, forecaster)
-    by_target = report.target_metrics(data, evaluations)
+    evaluations = evaluate(data, forecaster)
+    by_target = target_metrics(data, evaluations)
     metrics: dict[str, Any] = {
         "objective": trained.objective,
         "monitor": config.callbacks.monitor,
-        "test": report.test_metrics(data, evaluations),
+        "test": test_metrics(data, evaluations),
         **({"test_by_target": by_target} if by_target else {}),
-        "test_quantiles": report.quantile_metrics(evaluations),
+        "test_quantiles": quantile_metrics(evaluations),
         "test_windows": len(data.test),
         "best_step": trained.best_step,
         "train_seconds": round(trained.seconds, 1),
         "weights": num_weights,
     }
-    report.draw_forecasts(data, forecaster).savefig(run / "forecast.png", dpi=120)
-    report.draw_errors(data, evaluations).savefig(run / "error_by_horizon.png", dpi=120)
+    draw_forecasts(data, forecaster).savefig(run / "forecast.png", dpi=120)
+    draw_errors(data, evaluations).savefig(run / "error_by_horizon.png", dpi=120)
     if forecaster.is_probabilistic:
-        report.draw_calibration(evaluations).savefig(run / "calibration.png", dpi=120)
+        draw_calibration(evaluations).savefig(run / "calibration.png", dpi=120)
     if config.logger.csv:
         join_curves(run)
-        curves = report.draw_training(run, trained.best_step)
+        curves = draw_training(run, trained.best_step)
         curves.savefig(run / "training.png", dpi=120)
     told = _without_nan(metrics)
     log_test(loggers, metrics)
@@ -254,9 +266,9 @@ def _finish(
     forecaster.save(run / "model")
     write_atomically(run / METRICS, json.dumps(told, indent=1))  # last: the run is finished
     for target, figures in by_target.items() or [(None, metrics["test"])]:
-        open_console().print(report.metrics_table(data, figures, target))
+        open_console().print(metrics_table(data, figures, target))
         if forecaster.is_probabilistic:
-            open_console().print(report.coverage_table(data, evaluations, target))
+            open_console().print(coverage_table(data, evaluations, target))
     log.info("Trained in %.0f s. Run folder: %s", trained.seconds, run)
     return FitResult(trained.objective, metrics, run)
 

@@ -22,7 +22,7 @@ from benchmarks.results import Record, add_record, read_records
 from tsformer.cli import CONF
 from tsformer.data.writing import write_atomically
 from tsformer.errors import ConfigError
-from tsformer.report import MODEL
+from tsformer.evaluation.testing import MODEL
 from tsformer.training import fit
 
 PLAN = CONF.with_name("docs") / "benchmarks" / "ablation.yaml"

@@ -16,7 +16,7 @@ from tsformer.cli import CONF
 from tsformer.config import DatasetConfig, PathsConfig, parse
 from tsformer.data.catalog import find_file
 from tsformer.errors import ConfigError, DataError
-from tsformer.report import MODEL
+from tsformer.evaluation.testing import MODEL
 
 # Steps that the linear baselines see, as in Zeng et al. 2023.
 LOOK_BACKS = {"illness": 104}

@@ -14,16 +14,16 @@ from benchmarks.accuracy_plan import FEW, levels_of
 from benchmarks.linear import RECIPES, TRAINING, train_linear
 from benchmarks.statistical import METHODS, forecast_each
 from tsformer import conformal
-from tsformer.baselines import seasonal_naive
+from tsformer.baselines.naive import seasonal_naive
 from tsformer.data.calendar import seasonal_periods
 from tsformer.data.catalog import load_data
 from tsformer.data.forecast_data import ForecastData
 from tsformer.data.types import FloatArray, IntArray
 from tsformer.data.windows import WindowDataset
+from tsformer.evaluation.testing import MODEL
 from tsformer.forecaster import Forecaster
 from tsformer.forecasting import Forecasts, forecast_windows
 from tsformer.metrics import ErrorSums, QuantileErrors, QuantileSums, central_intervals
-from tsformer.report import MODEL
 from tsformer.training import fit
 
 INTERVAL = 0.9  # nominal coverage of the interval that is shown

@@ -10,7 +10,7 @@ import pytest
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.testing import assert_allclose, assert_array_equal
 
-from tsformer.baselines import seasonal_naive
+from tsformer.baselines.naive import seasonal_naive
 from tsformer.data.catalog import load_data
 from tsformer.data.datamodule import ForecastDataModule
 from tsformer.data.forecast_data import ForecastData

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from tests.data.frames import long_frame, ramp, store_of
-from tsformer.baselines import seasonal_naive
+from tsformer.baselines.naive import seasonal_naive
 
 
 def slow_seasonal_naive(y: np.ndarray, origin: int, horizon: int, season: int) -> list[float]:

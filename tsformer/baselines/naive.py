@@ -1,4 +1,4 @@
-"""Forecasts that a model has to beat."""
+"""Forecasts that repeat the past."""
 
 import numpy as np
 

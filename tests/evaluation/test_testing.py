@@ -8,16 +8,18 @@ import torch
 from numpy.testing import assert_allclose
 
 from tests.data.frames import long_frame
-from tsformer import report
 from tsformer.conformal import ConformalOffsets
 from tsformer.data.forecast_data import ForecastData
 from tsformer.data.table import SeriesTable
+from tsformer.evaluation import testing
+from tsformer.evaluation.testing import MODEL, Evaluation, evaluate, target_metrics
 from tsformer.forecaster import Forecaster
 from tsformer.forecaster_config import network_settings
 from tsformer.forecasting import forecast_windows
 from tsformer.metrics import ErrorSums, QuantileSums
 from tsformer.nn import ForecastNetwork
-from tsformer.report import MODEL, Evaluation, coverage_table, evaluate, target_metrics
+from tsformer.report import figures
+from tsformer.report.tables import coverage_table
 from tsformer.training import describe_forecaster
 
 H = 4
@@ -77,7 +79,7 @@ def test_figures_are_those_of_every_test_window_in_units_of_the_table(
         found = by_target[name][NAIVE]
         assert_allclose(found["mae"], np.nanmean(np.abs(errors)), rtol=1e-6)
         assert_allclose(found["rmse"], np.nanmean(errors**2) ** 0.5, rtol=1e-6)
-    pooled = report.test_metrics(data, evaluations)
+    pooled = testing.test_metrics(data, evaluations)
     assert_allclose(pooled[NAIVE]["mae"], np.nanmean(np.abs(np.concatenate(every))), rtol=1e-6)
     # Squares of the same noise, a hundredfold: what is scaled is alike, what is not is not.
     assert by_target["z"][MODEL]["mae"] > 50 * by_target["y"][MODEL]["mae"]
@@ -123,7 +125,7 @@ def test_intervals_are_those_of_every_test_window_in_units_of_the_table(
         offsets = np.random.default_rng(0).normal(size=size).astype(np.float32)
     forecaster = forecaster_of(data, offsets)
     evaluations = evaluate(data, forecaster, batch_size=7)
-    found = report.quantile_metrics(evaluations)
+    found = testing.quantile_metrics(evaluations)
     assert list(found) == [MODEL]  # the naive forecasts are points
 
     inside = {name: {"0.9": [], "0.5": []} for name in "yz"}
@@ -146,7 +148,7 @@ def test_intervals_are_those_of_every_test_window_in_units_of_the_table(
     parts = {"yz": evaluations[MODEL]}
     parts |= {name: evaluations[MODEL].of(target == n) for n, name in enumerate("yz")}
     for names, evaluation in parts.items():
-        ours = report.quantile_metrics({MODEL: evaluation})[MODEL]
+        ours = testing.quantile_metrics({MODEL: evaluation})[MODEL]
         for nominal in ("0.9", "0.5"):
             expected = np.concatenate([inside[name][nominal] for name in names])
             assert 0 < expected.mean() < 1
@@ -157,12 +159,12 @@ def test_intervals_are_those_of_every_test_window_in_units_of_the_table(
         assert_allclose(ours["pinball"], loss.mean(), rtol=1e-5)
         magnitude = np.concatenate([truths[name] for name in names]).mean()
         assert_allclose(ours["scaled_crps"], 2 * loss.mean() / magnitude, rtol=1e-5)
-    assert found[MODEL] == report.quantile_metrics({MODEL: parts["yz"]})[MODEL]
+    assert found[MODEL] == testing.quantile_metrics({MODEL: parts["yz"]})[MODEL]
 
 
 def test_points_have_no_intervals(fit_config):
     evaluations = evaluate(data := data_of(fit_config), forecaster_of(data))
-    assert report.quantile_metrics(evaluations) == {}
+    assert testing.quantile_metrics(evaluations) == {}
     assert evaluations[MODEL].quantiles is None
     assert evaluations[MODEL].of(data.groups >= 0).quantiles is None
 
@@ -204,8 +206,8 @@ def test_intervals_are_told_with_what_they_promise_what_they_hold_and_how_wide_t
 def test_pictures_show_the_intervals_of_a_distribution(fit_config, head, quantiles, shades):
     data = data_of(fit_config, head=head, quantiles=quantiles)
     forecaster = forecaster_of(data)
-    figure = report.draw_forecasts(data, forecaster)
+    figure = figures.draw_forecasts(data, forecaster)
     assert {len(ax.collections) for ax in figure.axes} == {shades}
     if shades:
-        (ax,) = report.draw_calibration(evaluate(data, forecaster)).axes
+        (ax,) = figures.draw_calibration(evaluate(data, forecaster)).axes
         assert any(len(line.get_xdata()) >= len(QUANTILES) for line in ax.lines)

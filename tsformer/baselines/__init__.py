@@ -1,0 +1,1 @@
+"""Forecasts that a model has to beat."""

@@ -1,0 +1,179 @@
+"""The test of a fit: errors of the model and of naive forecasts on every test window."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from tsformer.baselines.naive import seasonal_naive
+from tsformer.data.calendar import seasonal_periods
+from tsformer.data.forecast_data import ForecastData
+from tsformer.data.types import BoolArray, FloatArray, IntArray
+from tsformer.data.windows import BatchSampler
+from tsformer.forecaster import Forecaster
+from tsformer.forecasting import Forecasts, forecast_windows
+from tsformer.metrics import (
+    Errors,
+    ErrorSums,
+    QuantileErrors,
+    QuantileSums,
+    central_intervals,
+    seasonal_naive_error,
+)
+
+MODEL = "tsformer"
+
+
+class Evaluation(NamedTuple):
+    """Errors of one method on every test window.
+
+    Attributes:
+        scaled: in units of the scaler.
+        original: in units of the table.
+        quantiles: of the quantiles that the model is configured for, in units of the table; None
+            of a method that forecasts points alone.
+    """
+
+    scaled: Errors
+    original: Errors
+    quantiles: QuantileErrors | None = None
+
+    def of(self, members: BoolArray) -> "Evaluation":
+        """Return the errors of some channels of some groups alone, given which, (N, C)."""
+        quantiles = None if self.quantiles is None else self.quantiles.of(members)
+        return Evaluation(self.scaled.of(members), self.original.of(members), quantiles)
+
+
+def evaluate(
+    data: ForecastData, forecaster: Forecaster, batch_size: int = 1024
+) -> dict[str, Evaluation]:
+    """Forecast every test window with the model and the seasonal naive forecasts.
+
+    Args:
+        data: the table and its windows.
+        forecaster: fitted to the same table.
+        batch_size: windows forecast at once.
+
+    Returns:
+        Errors by method, the model's first.
+    """
+    sizes = (len(data.groups), data.config.horizon, data.groups.shape[1])
+    seasons = seasonal_periods(data.store.freq)
+    methods = [MODEL, *(f"seasonal naive ({name})" for name in seasons)]
+    sums = {method: (ErrorSums(*sizes), ErrorSums(*sizes)) for method in methods}
+    quantile_sums = QuantileSums(*sizes, data.config.model.quantiles)
+    for windows in BatchSampler(data.test.index, batch_size, shuffle=False):
+        group, origin = data.test.index.locate(windows)
+        series = data.groups[group]  # (B, C)
+        positions = (origin[:, None] + np.arange(data.config.horizon))[:, :, None]
+        truth = data.store.at(series[:, None], positions)  # (B, H, C)
+        scaled_truth = data.scaler.scale(truth, series)
+        for method, season in zip(methods, [None, *seasons.values()], strict=True):
+            if season is None:
+                point, quantiles = forecast_test(data, forecaster, windows)
+                scaled, original = point, data.scaler.unscale(point, series)
+                if forecaster.is_probabilistic:
+                    _add(quantile_sums, unscaled(data, quantiles, series), truth, group)
+            else:
+                original = seasonal_naive(data.store, series, origin, data.config.horizon, season)
+                scaled = data.scaler.scale(original, series)
+            _add(sums[method][0], scaled, scaled_truth, group)
+            _add(sums[method][1], original, truth, group)
+    evaluations = {
+        method: Evaluation(scaled.compute(), original.compute())
+        for method, (scaled, original) in sums.items()
+    }
+    if forecaster.is_probabilistic:
+        evaluations[MODEL] = evaluations[MODEL]._replace(quantiles=quantile_sums.compute())
+    return evaluations
+
+
+def forecast_test(data: ForecastData, forecaster: Forecaster, windows: IntArray) -> Forecasts:
+    """Forecast test windows, with the configured quantiles if the model has some."""
+    levels = data.config.model.quantiles if forecaster.is_probabilistic else ()
+    forecasts = forecast_windows(forecaster.network, data.test[windows], levels)
+    if forecaster.conformal is None:
+        return forecasts
+    group, _ = data.test.index.locate(windows)
+    return forecasts._replace(quantiles=forecaster.conformal.apply(forecasts.quantiles, group))
+
+
+def unscaled(data: ForecastData, quantiles: FloatArray, series: IntArray) -> FloatArray:
+    """Return quantiles (B, H, C, Q) of series (B, C) in units of the table."""
+    parts = [data.scaler.unscale(part, series) for part in np.moveaxis(quantiles, -1, 0)]
+    return np.stack(parts, axis=-1)
+
+
+def _add(
+    errors: ErrorSums | QuantileSums, forecast: FloatArray, truth: FloatArray, group: IntArray
+) -> None:
+    """Add a batch, (B, H, C) or (B, H, C, Q), where truth (B, H, C) and forecast are there."""
+    missing = np.isnan(truth)
+    missing |= np.isnan(forecast).reshape(*truth.shape, -1).any(axis=-1)
+    arrays = (np.nan_to_num(forecast), np.nan_to_num(truth), ~missing, group)
+    errors.update(*map(torch.from_numpy, arrays))
+
+
+def test_metrics(
+    data: ForecastData, evaluations: Mapping[str, Evaluation]
+) -> dict[str, dict[str, float]]:
+    """Return MAE, RMSE and MASE in original units, and MAE and MSE in scaled ones, by method.
+
+    MASE is scaled by the in-sample error of the shortest season (Hyndman & Koehler 2006).
+    """
+    return _metrics(evaluations, _naive_error(data))
+
+
+def target_metrics(
+    data: ForecastData, evaluations: Mapping[str, Evaluation]
+) -> dict[str, dict[str, dict[str, float]]]:
+    """Return `test_metrics` of each target column of a long table that has several.
+
+    Their units may differ, and figures over all of them say little.
+    """
+    if not data.store.has_target_columns:
+        return {}
+    target = data.groups % data.store.num_targets  # (N, C)
+    naive_error = _naive_error(data)
+    return {
+        name: _metrics(
+            {method: evaluation.of(target == number) for method, evaluation in evaluations.items()},
+            naive_error,
+        )
+        for number, name in enumerate(data.store.targets)
+    }
+
+
+def _naive_error(data: ForecastData) -> FloatArray:
+    season = next(iter(seasonal_periods(data.store.freq).values()))
+    return seasonal_naive_error(data.store, data.train_end, season)[data.groups]
+
+
+def _metrics(
+    evaluations: Mapping[str, Evaluation], naive_error: FloatArray
+) -> dict[str, dict[str, float]]:
+    return {
+        method: {
+            "mae": original.mae(),
+            "rmse": original.mse() ** 0.5,
+            "mase": original.mase(naive_error),
+            "scaled_mae": scaled.mae(),
+            "scaled_mse": scaled.mse(),
+        }
+        for method, (scaled, original, _) in evaluations.items()
+    }
+
+
+def quantile_metrics(evaluations: Mapping[str, Evaluation]) -> dict[str, dict[str, Any]]:
+    """Return scaled CRPS, mean pinball loss, and coverage and width of intervals, by method."""
+    return {
+        method: {
+            "scaled_crps": errors.scaled_crps(),
+            "pinball": errors.mean_pinball(),
+            "coverage": {f"{p:g}": errors.coverage(p) for p in central_intervals(errors.levels)},
+            "width": {f"{p:g}": errors.width(p) for p in central_intervals(errors.levels)},
+        }
+        for method, (_, _, errors) in evaluations.items()
+        if errors is not None
+    }
