@@ -251,7 +251,9 @@ def test_real_statistical_models_follow_a_season(method, seasons):
     pytest.importorskip("statsforecast")
     y = 50 + 10 * np.sin(2 * np.pi * np.arange(240) / 12)
     y += np.random.default_rng(0).normal(size=240)
-    found = statistical.forecast_past(statistical.build(method, seasons), y, 12, LEVELS)
+    found = statistical.forecast_past(
+        statistical.build(statistical.METHODS[method], seasons), y, 12, LEVELS
+    )
     assert found.shape == (1 + len(LEVELS), 12)
     assert_allclose(found[3], found[0])  # of the median
     assert (np.diff(found[1:], axis=0) > 0).all()
