@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import hydra
+from hydra.core.config_store import ConfigStore
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
 from hydra.types import RunMode
@@ -20,6 +21,7 @@ from tsformer.sweep.sweeper import register
 CONF = Path(__file__).resolve().parents[1] / "conf"
 # Of scripts that take a fitted model: beside conf/model/, model=... would choose a file of it.
 CONF_FITTED = CONF / "fitted"
+_SHARED = ("dataset", "paths")  # groups that those scripts take as well
 
 
 def run_script(
@@ -46,6 +48,8 @@ def run_script(
     os.environ["HYDRA_FULL_ERROR"] = "1"
     logging.raiseExceptions = False  # what cannot be logged, as after `| head`, ends no fit
     register()
+    if folder == CONF_FITTED:
+        _share_groups()
 
     @hydra.main(version_base="1.3", config_path=str(folder), config_name=config_name)
     def job(config: DictConfig) -> Any:
@@ -71,6 +75,14 @@ def run_script(
     except KeyboardInterrupt:
         print("Interrupted", file=sys.stderr)
         sys.exit(130)
+
+
+def _share_groups() -> None:
+    """Let configs outside of conf/ choose from some of its groups."""
+    store = ConfigStore.instance()
+    for group in _SHARED:
+        for file in sorted((CONF / group).glob("*.yaml")):
+            store.store(group=group, name=file.stem, node=OmegaConf.load(file))
 
 
 def _report(error: Exception) -> int:

@@ -327,6 +327,7 @@ class FitConfig(Config):
     spectral_loss: float = Field(ge=0, le=1)
     ema_decay: float | None = Field(gt=0, lt=1)
     conformal: bool
+    report: bool = True
     verbose: bool = False
     resume: str | None = None
     trial: TrialConfig | None = None

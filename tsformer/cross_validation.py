@@ -1,57 +1,71 @@
 """cross_validate: what a model would have forecast before the end of each series."""
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from tsformer.arguments import Asked
+from tsformer.baselines.registry import baseline_forecasts, check_installed
 from tsformer.data.checks import listed
 from tsformer.data.scaling import Scaler
 from tsformer.data.store import SeriesStore
-from tsformer.data.types import BoolArray, IntArray
+from tsformer.data.types import BoolArray, FloatArray, IntArray
 from tsformer.data.windows import group_spans
 from tsformer.errors import DataError
-from tsformer.history import History, forecast_frame, read_history
+from tsformer.history import History, WindowForecasts, by_series
 from tsformer.prediction import OriginForecaster, whole_steps
 
 if TYPE_CHECKING:
     from tsformer.forecaster import Forecaster
 
 
-def cross_validate(
+class Backtest(NamedTuple):
+    """Forecasts of windows whose truth is known.
+
+    Attributes:
+        store: the series, on a grid that goes on.
+        forecasts: of the model and of the baselines.
+    """
+
+    store: SeriesStore
+    forecasts: WindowForecasts
+
+
+def backtest(
     forecaster: "Forecaster",
-    frame: Any,
+    past: History,
     *,
-    n_windows: int,
+    n_windows: int | None,
     step: int,
     steps: int,
     asked: Asked,
-    refit: Mapping[str, Any] | None,
-    batch_size: int,
-) -> pd.DataFrame:
+    begin: int = 0,
+    refit: Mapping[str, Any] | None = None,
+    baselines: Sequence[str] = (),
+    num_workers: int = 1,
+    batch_size: int = 1024,
+) -> Backtest:
     """Return forecasts of the last windows of each series; see `Forecaster.cross_validate`.
 
     Args:
         forecaster: the model.
-        frame: the table.
-        n_windows: of each series, W.
+        past: the table.
+        n_windows: of each series at most, W; None: as many as there are.
         step: steps from one cutoff to the next.
         steps: of a window, H.
         asked: quantiles beside the point forecasts.
+        begin: grid position before which no window begins.
         refit: arguments of `fine_tune`, which is called before each cutoff; None: never.
+        baselines: other methods whose forecasts stand beside; see `baseline_forecasts`.
+        num_workers: processes of the baselines.
         batch_size: windows forecast at once.
     """
-    past = read_history(frame, forecaster.config)
+    check_installed(baselines)
     store, groups = past.store, past.groups
-    n_windows = min(n_windows, len(store.grid))
-    behind = steps + step * np.arange(n_windows)[::-1]
-    origins = group_spans(store, groups)[1] - behind[:, None]  # (W, N)
-    usable = origins > _first_values(store)[groups].min(axis=1)
-    _tell_unusable(store, groups, usable, steps)
+    origins, usable = window_origins(past, n_windows, step, steps, begin)
     history = replace(past, store=store.extended(whole_steps(steps, forecaster.horizon)))
 
     def model(forecaster: "Forecaster") -> OriginForecaster:
@@ -82,7 +96,66 @@ def cross_validate(
         members, origin = groups[group], origins[numbers[number], group]
         found.append((members, origin, window_model.forecast(members, origin, scaler)))
     members, origin, values = (np.concatenate(parts) for parts in zip(*found, strict=True))
-    return forecast_frame(history, members, origin, values, asked, with_truth=True)
+    forecasts = by_series(members, origin, values, asked.names)
+    others = _baselines(history.store, forecasts, steps, asked, baselines, num_workers)
+    return Backtest(history.store, forecasts._replace(columns=forecasts.columns | others))
+
+
+def window_origins(
+    past: History, n_windows: int | None, step: int, steps: int, begin: int = 0
+) -> tuple[IntArray, BoolArray]:
+    """Return the grid positions where the last windows of each group begin, (W, N).
+
+    Args:
+        past: the table.
+        n_windows: of each group at most; None: as many as there are.
+        step: steps from one window to the next; the last one ends with the group.
+        steps: of a window, H.
+        begin: grid position before which no window begins.
+
+    Returns:
+        The positions, from first to last, and which of them hold a window with a value before it.
+
+    Raises:
+        DataError: no series has a window.
+    """
+    store, groups = past.store, past.groups
+    first = np.maximum(_first_values(store)[groups].min(axis=1) + 1, begin)
+    last = group_spans(store, groups)[1] - steps
+    most = max(int((last - first).max()) // step + 1, 1)
+    most = most if n_windows is None else min(n_windows, len(store.grid))
+    origins = last - step * np.arange(most)[::-1, None]  # (W, N)
+    usable = origins >= first
+    _tell_unusable(store, groups, usable, steps, begin, warn=n_windows is not None)
+    return origins, usable
+
+
+def _baselines(
+    store: SeriesStore,
+    windows: WindowForecasts,
+    steps: int,
+    asked: Asked,
+    names: Sequence[str],
+    num_workers: int,
+) -> dict[str, FloatArray]:
+    """Return forecasts of other methods of the same windows by column, (W, H)."""
+    levels = sorted(set(asked.quantiles.values()))
+    found = baseline_forecasts(
+        store,
+        windows.series,
+        windows.origins,
+        steps=steps,
+        names=names,
+        levels=levels,
+        num_workers=num_workers,
+    )
+    columns = {}
+    for method, values in found.items():
+        columns[method] = values[..., 0]
+        if not np.isnan(values[..., 1:]).all():
+            for name, level in asked.quantiles.items():
+                columns[f"{method}-{name}"] = values[..., 1 + levels.index(level)]
+    return columns
 
 
 def _before(past: History, origins: IntArray) -> History:
@@ -103,19 +176,23 @@ def _first_values(store: SeriesStore) -> IntArray:
     return first
 
 
-def _tell_unusable(store: SeriesStore, groups: IntArray, usable: BoolArray, steps: int) -> None:
+def _tell_unusable(
+    store: SeriesStore, groups: IntArray, usable: BoolArray, steps: int, begin: int, *, warn: bool
+) -> None:
     """Refuse series without any window to forecast, and warn of those that lack some."""
     if not usable.any():
-        begin, end = group_spans(store, groups)
+        start, end = group_spans(store, groups)
+        since = f" from {store.stamps(np.array([begin]))[0]} on" if begin else ""
         raise DataError(
             f"no series is long enough to be cross-validated: a window takes a value and the "
-            f"{steps} steps behind it, and the longest series has {int((end - begin).max())} rows. "
-            "Give longer series, or a shorter horizon."
+            f"{steps} steps behind it{since}, and the longest series has "
+            f"{int((end - start).max())} rows. Give longer series, or a shorter horizon."
         )
-    lacking = ~usable.all(axis=0)
+    lacking = ~(usable.all(axis=0) if warn else usable.any(axis=0))
     if lacking.any():
+        windows = f"{(~usable).sum():,} of {usable.size:,} windows" if warn else "a window"
         warnings.warn(
             f"{listed([store.ids[series] for series in groups[lacking, 0]])}: too short for "
-            f"{(~usable).sum():,} of {usable.size:,} windows, which are left out.",
-            stacklevel=4,
+            f"{windows}, which {'are' if warn else 'is'} left out.",
+            stacklevel=5,
         )

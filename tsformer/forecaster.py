@@ -16,17 +16,25 @@ from tsformer.arguments import Asked, count, num_steps, quantile_levels
 from tsformer.attention_maps import AttentionMaps, attention_maps, chosen_groups
 from tsformer.checkpoint import read_checkpoint
 from tsformer.conformal import ConformalOffsets
-from tsformer.cross_validation import cross_validate
+from tsformer.cross_validation import backtest
 from tsformer.data.covariates import CovariateEncoder
 from tsformer.data.future import read_future
 from tsformer.data.scaling import Scaler
 from tsformer.data.sources import errors_naming, read_frame
+from tsformer.data.splits import grid_time
 from tsformer.data.types import Float32Array, FloatArray, IntArray
 from tsformer.data.windows import group_spans
 from tsformer.data.writing import write_parquet
 from tsformer.errors import ConfigError
 from tsformer.forecaster_config import ForecasterConfig
-from tsformer.history import History, forecast_frame, read_history, text_columns
+from tsformer.history import (
+    History,
+    by_series,
+    read_history,
+    series_names,
+    text_columns,
+    window_frame,
+)
 from tsformer.hub import download_folder, upload_folder
 from tsformer.model_card import model_card
 from tsformer.model_folder import read_folder, write_folder
@@ -256,7 +264,9 @@ class Forecaster:
             batch_size=batch_size,
         )
         values = forecaster.forecast(groups, origins, scaler, known)
-        return forecast_frame(history, groups, origins, values, asked)
+        forecasts = by_series(groups, origins, values, asked.names)
+        names = series_names(history)
+        return window_frame(history.store, forecasts, names, with_truth=False)
 
     def predict_to(
         self, path: str | Path, frame: Any, future: Any | None = None, **arguments: Any
@@ -308,9 +318,11 @@ class Forecaster:
     def cross_validate(
         self,
         frame: Any,
-        n_windows: int = 1,
+        n_windows: int | None = 1,
         step: int | None = None,
         *,
+        since: str | pd.Timestamp | None = None,
+        baselines: str | Sequence[str] = (),
         refit: bool | Mapping[str, Any] = False,
         horizon: int | None = None,
         level: float | Sequence[float] = (),
@@ -329,8 +341,12 @@ class Forecaster:
         Args:
             frame: series with their truth; see `predict`.
             n_windows: of each series, at most: windows without a value before them are left out,
-                of which a warning tells.
+                of which a warning tells. None: as many as there are.
             step: steps from one cutoff to the next; H when None.
+            since: local time before which no window begins, such as `2024-01-31`.
+            baselines: other methods, whose forecasts of the same windows are further columns:
+                `seasonal_naive`, `auto_ets`, `auto_theta`, `mstl`, `auto_arima`, `lightgbm`; see
+                `tsformer.baselines.registry.baseline_forecasts`.
             refit: continue training before each cutoff, from the model as it is, on the rows up
                 to it; True, or arguments of `fine_tune` by name.
             horizon: see `predict`.
@@ -351,16 +367,20 @@ class Forecaster:
         """
         steps = self._steps(horizon)
         asked = self.asked(level, quantiles, 0, adaptive, seed)
-        return cross_validate(
+        past = read_history(frame, self.config)
+        found = backtest(
             self,
-            frame,
-            n_windows=count("n_windows", n_windows),
+            past,
+            n_windows=None if n_windows is None else count("n_windows", n_windows),
             step=steps if step is None else num_steps("step", step),
             steps=steps,
             asked=asked,
-            refit=_refit_arguments(refit, seed),
+            begin=_position(past, since),
+            refit=refit_arguments(refit, seed),
+            baselines=[baselines] if isinstance(baselines, str) else list(baselines),
             batch_size=count("batch_size", batch_size),
         )
+        return window_frame(found.store, found.forecasts, series_names(past))
 
     def fine_tune(
         self,
@@ -491,7 +511,7 @@ def _placed(
         raise ConfigError(f"device={str(device)!r} cannot be used here: {reason}") from error
 
 
-def _refit_arguments(refit: bool | Mapping[str, Any], seed: int) -> dict[str, Any] | None:
+def refit_arguments(refit: bool | Mapping[str, Any], seed: int) -> dict[str, Any] | None:
     """Return the arguments of `fine_tune` before each cutoff; None to leave the model as it is."""
     if refit is False:
         return None
@@ -507,6 +527,17 @@ def _refit_arguments(refit: bool | Mapping[str, Any], seed: int) -> dict[str, An
             f"{', '.join(sorted(known))}."
         )
     return usual | {"seed": seed, **given}
+
+
+def _position(past: History, since: str | pd.Timestamp | None) -> int:
+    """Return the grid position of a time, which no window is to begin before."""
+    if since is None:
+        return 0
+    grid, stamp = past.store.grid, grid_time("since", since, past.store)
+    if stamp > grid[-1]:
+        last = past.store.stamps(np.array([len(grid) - 1]))[0]
+        raise ConfigError(f"since={str(since)!r} lies behind the table, which ends at {last}.")
+    return int(np.count_nonzero(grid < stamp))
 
 
 def _encode_future(

@@ -1,14 +1,13 @@
 """The table that a model forecasts from: read, checked, and named in forecasts."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from tsformer.arguments import Asked
 from tsformer.data.building import build_store
 from tsformer.data.checks import check_counts, check_transform, listed
 from tsformer.data.columns import Columns
@@ -37,6 +36,20 @@ class History:
     columns: Columns
     store: SeriesStore
     groups: IntArray
+
+
+class WindowForecasts(NamedTuple):
+    """Forecasts of W windows of one series each.
+
+    Attributes:
+        series: of each window, (W,).
+        origins: grid position of each window's first step, (W,).
+        columns: forecasts by column, in units of the table, (W, H).
+    """
+
+    series: IntArray
+    origins: IntArray
+    columns: dict[str, FloatArray]
 
 
 def read_history(frame: Any, config: ForecasterConfig) -> History:
@@ -109,40 +122,54 @@ def columns_of(names: Sequence[str], config: ForecasterConfig) -> Columns:
     raise DataError(f"the table needs the columns {wanted}, but has {shown}.")
 
 
-def forecast_frame(
-    history: History,
-    groups: IntArray,
-    origins: IntArray,
-    values: FloatArray,
-    asked: Asked,
+def by_series(
+    groups: IntArray, origins: IntArray, values: FloatArray, names: Sequence[str]
+) -> WindowForecasts:
+    """Return forecasts of windows of groups as those of each series.
+
+    Args:
+        groups: series of each window, (N, C).
+        origins: grid position of each window's first step, (N,).
+        values: one item a column, (N, H, C, K), in units of the table.
+        names: of the columns, (K,).
+    """
+    columns = values.transpose(3, 0, 2, 1).reshape(values.shape[-1], -1, values.shape[1])
+    return WindowForecasts(
+        groups.ravel(),
+        np.repeat(origins, groups.shape[1]),
+        dict(zip(names, columns, strict=True)),
+    )
+
+
+def window_frame(
+    store: SeriesStore,
+    forecasts: WindowForecasts,
+    names: Mapping[str, Any] | None = None,
     *,
-    with_truth: bool = False,
+    with_truth: bool = True,
 ) -> pd.DataFrame:
     """Return forecasts of windows as a table, by series and then by time.
 
     Args:
-        history: the table of the series; the grid of its store reaches as far as the windows.
-        groups: series of each window, (N, C).
-        origins: grid position of each window's first step, (N,).
-        values: (N, H, C, 1+Q+M), in units of the table.
-        asked: names the forecasts.
+        store: the series; its grid reaches as far as the windows.
+        forecasts: of windows.
+        names: what names each series, by column, (S,); its name in `unique_id` when None.
         with_truth: beside them, `cutoff`, the time before the first step, and `y`, what the table
             has at each step, NaN where it has nothing.
     """
-    steps, num_columns = values.shape[1], values.shape[-1]
-    series, origin = groups.ravel(), np.repeat(origins, groups.shape[1])
-    order = np.lexsort([origin, series])
-    series, origin = series[order], origin[order]
-    position = origin[:, None] + np.arange(steps)
+    order = np.lexsort([forecasts.origins, forecasts.series])
+    series, origins = forecasts.series[order], forecasts.origins[order]
+    steps = next(iter(forecasts.columns.values())).shape[1]
+    positions = origins[:, None] + np.arange(steps)
+    names = {"unique_id": pd.Index(store.ids)} if names is None else names
     columns: dict[str, Any] = {
-        name: np.repeat(names[series], steps) for name, names in _series_names(history).items()
+        name: np.repeat(values[series], steps) for name, values in names.items()
     }
-    columns["ds"] = history.store.stamps(position.ravel())
+    columns["ds"] = store.stamps(positions.ravel())
     if with_truth:
-        columns["cutoff"] = np.repeat(history.store.stamps(origin - 1), steps)
-        columns["y"] = history.store.at(series[:, None], position).ravel()
-    by_series = values.transpose(0, 2, 1, 3).reshape(len(series), -1)[order]
-    columns |= dict(zip(asked.names, by_series.reshape(-1, num_columns).T, strict=True))
+        columns["cutoff"] = np.repeat(store.stamps(origins - 1), steps)
+        columns["y"] = store.at(series[:, None], positions).ravel()
+    columns |= {name: values[order].ravel() for name, values in forecasts.columns.items()}
     return pd.DataFrame(columns)
 
 
@@ -163,7 +190,7 @@ def _refuse_unusable(store: SeriesStore, groups: IntArray, config: ForecasterCon
         )
 
 
-def _series_names(history: History) -> dict[str, Any]:
+def series_names(history: History) -> dict[str, Any]:
     """Return what names each series, by column, (S,); ids as they are in the table."""
     rows, columns, store = history.rows, history.columns, history.store
     if columns.id is None:

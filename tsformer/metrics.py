@@ -297,13 +297,14 @@ def _ratio(total: float, count: float) -> float:
     return float(total / count) if count else float("nan")
 
 
-def seasonal_naive_error(store: SeriesStore, end: int, season: int) -> FloatArray:
+def seasonal_naive_error(store: SeriesStore, end: int, season: int, power: int = 1) -> FloatArray:
     """Return the train rows' mean |y[t] - y[t - season]| of each series, the unit of MASE.
 
     Args:
         store: the series.
         end: position of the grid behind the last train row.
         season: steps.
+        power: 2 gives the root of the mean square, the unit of RMSSE.
 
     Returns:
         (S,); NaN where no such difference exists or all are 0.
@@ -314,5 +315,5 @@ def seasonal_naive_error(store: SeriesStore, end: int, season: int) -> FloatArra
         difference = np.abs(y[season:] - y[:-season])
         difference = difference[~np.isnan(difference)]
         if difference.any():
-            error[series] = difference.mean()
+            error[series] = (difference**power).mean() ** (1 / power)
     return error

@@ -17,6 +17,7 @@ from tsformer.data.locking import alone
 from tsformer.errors import ConfigError, TrainingError
 
 SETTINGS, METRICS, PROVENANCE = "config.yaml", "metrics.json", "run.json"
+REPORT = "report.html"
 CHECKPOINTS = "checkpoints"
 
 

@@ -1,6 +1,7 @@
-"""JSON of strangers, read with suspicion."""
+"""JSON that is strict: of strangers, read with suspicion; our own, without NaN."""
 
 import json
+import math
 import re
 from typing import Any
 
@@ -41,3 +42,10 @@ def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _refuse(constant: str) -> Any:
     raise ValueError(f"{constant} is not JSON")
+
+
+def without_nan(value: Any) -> Any:
+    """Return nested dicts with None where a number is not finite, which JSON cannot hold."""
+    if isinstance(value, dict):
+        return {key: without_nan(item) for key, item in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import math
 import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -51,14 +50,18 @@ from tsformer.ranks import (
     start_ranks,
     uses_cuda,
 )
+from tsformer.report.content import Figures
 from tsformer.report.figures import (
     draw_calibration,
     draw_errors,
     draw_forecasts,
     draw_training,
 )
-from tsformer.report.tables import coverage_table, metrics_table
-from tsformer.run_folder import METRICS, Place, claimed, find_place, read_settings
+from tsformer.report.of_fit import fit_report
+from tsformer.report.page import write_report
+from tsformer.report.tables import coverage_figures, figures_table, metrics_figures
+from tsformer.run_folder import METRICS, REPORT, Place, claimed, find_place, read_settings
+from tsformer.strict_json import without_nan
 from tsformer.trainer import Trained, build_module, num_weights, train, versions
 
 log = logging.getLogger(__name__)
@@ -85,7 +88,8 @@ def fit(settings: Mapping[str, Any]) -> FitResult:
     """Fit a forecaster and write its run folder, `settings["paths"]["run"]`.
 
     The folder receives config.yaml, logs, checkpoints/{best,last}.ckpt, model/, metrics.json,
-    forecast.png, error_by_horizon.png, training.png, and calibration.png of a distribution.
+    report.html, forecast.png, error_by_horizon.png, training.png, and calibration.png of a
+    distribution.
 
     With several devices this starts as many processes; those of torchrun and SLURM it joins.
 
@@ -260,15 +264,21 @@ def _finish(
         join_curves(run)
         curves = draw_training(run, trained.best_step)
         curves.savefig(run / "training.png", dpi=120)
-    told = _without_nan(metrics)
+    headline: list[Figures] = []
+    for target, scores in by_target.items() or [(None, metrics["test"])]:
+        headline.append(metrics_figures(data, scores, target))
+        if forecaster.is_probabilistic:
+            headline.append(coverage_figures(data, evaluations, target))
+    if config.report:
+        shown = fit_report(data, forecaster, evaluations, headline, run, trained.best_step)
+        write_report(shown, run / REPORT)
+    told = without_nan(metrics)
     log_test(loggers, metrics)
     forecaster.card = model_card(described, data=config.dataset.name, metrics=told)
     forecaster.save(run / "model")
     write_atomically(run / METRICS, json.dumps(told, indent=1))  # last: the run is finished
-    for target, figures in by_target.items() or [(None, metrics["test"])]:
-        open_console().print(metrics_table(data, figures, target))
-        if forecaster.is_probabilistic:
-            open_console().print(coverage_table(data, evaluations, target))
+    for figures in headline:
+        open_console().print(figures_table(figures))
     log.info("Trained in %.0f s. Run folder: %s", trained.seconds, run)
     return FitResult(trained.objective, metrics, run)
 
@@ -297,10 +307,3 @@ def describe_forecaster(data: ForecastData, config: FitConfig) -> ForecasterConf
         "versions": versions(),
     }
     return parse(ForecasterConfig, values)
-
-
-def _without_nan(value: Any) -> Any:
-    """Return nested dicts with None where a number is not finite, which JSON cannot hold."""
-    if isinstance(value, dict):
-        return {key: _without_nan(item) for key, item in value.items()}
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -19,7 +19,7 @@ from tsformer.forecasting import forecast_windows
 from tsformer.metrics import ErrorSums, QuantileSums
 from tsformer.nn import ForecastNetwork
 from tsformer.report import figures
-from tsformer.report.tables import coverage_table
+from tsformer.report.tables import coverage_figures, figures_table
 from tsformer.training import describe_forecaster
 
 H = 4
@@ -183,7 +183,7 @@ def test_intervals_are_told_with_what_they_promise_what_they_hold_and_how_wide_t
     points = errors.compute()
     evaluation = Evaluation(points, points, sums.compute())
     evaluations = {"raw": evaluation, "points": Evaluation(points, points), "again": evaluation}
-    table = coverage_table(data, evaluations, target="y")
+    table = figures_table(coverage_figures(data, evaluations, target="y"))
     assert table.title.endswith("test windows, target y")
     error = (np.arange(8.0)[:, None] - np.array([-100.0, -2, 0, 2, 1900])).ravel()
     level = np.tile(QUANTILES, 8)

@@ -2,8 +2,14 @@
 
 import numpy as np
 
+from tsformer.data.calendar import seasonal_periods
 from tsformer.data.store import SeriesStore
 from tsformer.data.types import FloatArray, IntArray
+
+
+def naive_seasons(freq: str) -> dict[str, int]:
+    """Return the steps of the season that each seasonal naive forecast repeats, by its name."""
+    return {f"seasonal naive ({name})": n for name, n in seasonal_periods(freq).items()}
 
 
 def seasonal_naive(

@@ -11,10 +11,9 @@ from itertools import repeat
 import numpy as np
 
 from tsformer.baselines.boosting import forecast_boosting
-from tsformer.baselines.naive import seasonal_naive
+from tsformer.baselines.naive import naive_seasons, seasonal_naive
 from tsformer.baselines.past import past_of
 from tsformer.baselines.statistical import MODELS, forecast_window, seasons_of
-from tsformer.data.calendar import seasonal_periods
 from tsformer.data.store import SeriesStore
 from tsformer.data.types import FloatArray, IntArray
 from tsformer.errors import ConfigError
@@ -50,11 +49,6 @@ def check_installed(names: Iterable[str]) -> None:
                 f"the baseline {name} needs the package {' and '.join(missing)}: "
                 f"pip install 'tsformer[{extra}]'"
             )
-
-
-def naive_seasons(freq: str) -> dict[str, int]:
-    """Return the steps of the season that each seasonal naive forecast repeats, by its name."""
-    return {f"seasonal naive ({name})": n for name, n in seasonal_periods(freq).items()}
 
 
 def baseline_forecasts(

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -45,7 +46,7 @@ def _ends_at(
             f"dataset.split={list(split)}: give two or three times, when validation and test begin "
             "and when the test ends, or three numbers."
         )
-    stamps = [_parse(time, store) for time in times]
+    stamps = [grid_time("dataset.split", time, store) for time in times]
     if any(later <= earlier for earlier, later in pairwise(stamps)):
         raise ConfigError(f"dataset.split={list(split)}: these times do not ascend.")
     # A grid taken as it came may hold a stamp twice, or one out of order.
@@ -61,15 +62,24 @@ def _ends_at(
     return ends[0], ends[1], ends[2] if len(ends) == 3 else len(store.grid)
 
 
-def _parse(time: str, store: SeriesStore) -> pd.Timestamp:
-    """Return a local time as the grid has it: naive, or in UTC."""
+def grid_time(name: str, time: Any, store: SeriesStore) -> pd.Timestamp:
+    """Return a local time as the grid has it: naive, or in UTC.
+
+    Args:
+        name: of the setting or argument.
+        time: a text, or a stamp.
+        store: gives the grid, and the zone.
+
+    Raises:
+        ConfigError: it is no local time.
+    """
     try:
-        stamp = pd.to_datetime(time, format="ISO8601")
-    except ValueError:
+        stamp = pd.Timestamp(pd.to_datetime(time, format="ISO8601"))
+    except (ValueError, TypeError):
         stamp = pd.NaT
     if stamp is pd.NaT or stamp.tz is not None:
         raise ConfigError(
-            f"dataset.split: {time!r} is not a local time such as 2024-01-31 or 2024-01-31 13:00."
+            f"{name}: {time!r} is not a local time such as 2024-01-31 or 2024-01-31 13:00."
         )
     if store.grid.tz is None:
         return stamp

@@ -1,12 +1,17 @@
-"""Frames of forecasts beside truth, as `Forecaster.cross_validate` returns them."""
+"""Frames of forecasts beside their truth, as `Forecaster.cross_validate` returns them."""
 
 import re
 from collections.abc import Sequence
 
 import pandas as pd
 
-_OTHERS = {"unique_id", "target", "ds", "cutoff", "y"}
-_BESIDE_POINTS = re.compile(r"-(lo|hi|q|sample)-[\d.]+$")
+from tsformer.data.calendar import step_of
+
+STEP, HOUR, WEEKDAY, MONTH = GROUPS = "horizon step", "hour", "weekday", "month"
+_NOT_FORECAST = {"unique_id", "target", "ds", "cutoff", "y", *GROUPS}
+_DISTRIBUTION = re.compile(r"(.+)-(?:(lo|hi|q)-([0-9.]+)|sample-[0-9]+)")
+_WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 
 
 def point_columns(frame: pd.DataFrame, ids: Sequence[str] = ()) -> list[str]:
@@ -19,8 +24,59 @@ def point_columns(frame: pd.DataFrame, ids: Sequence[str] = ()) -> list[str]:
     """
     methods = []
     for name in map(str, frame.columns):
-        beside = _BESIDE_POINTS.search(name)
-        is_beside = beside is not None and name[: beside.start()] in frame.columns
-        if name not in _OTHERS and name not in ids and not is_beside:
+        beside = _DISTRIBUTION.fullmatch(name)
+        is_beside = beside is not None and beside[1] in frame.columns
+        if name not in _NOT_FORECAST and name not in ids and not is_beside:
             methods.append(name)
     return methods
+
+
+def quantile_columns(frame: pd.DataFrame, method: str) -> dict[float, str]:
+    """Return a method's quantiles, level -> column, rising; the ends of intervals are some."""
+    found: dict[float, str] = {}
+    for name in map(str, frame.columns):
+        match = _DISTRIBUTION.fullmatch(name)
+        if match is None or match[1] != method or match[2] is None:
+            continue
+        number = float(match[3])
+        level = {"q": number, "lo": 0.5 - number / 200, "hi": 0.5 + number / 200}[match[2]]
+        found.setdefault(round(level, 9), name)
+    return dict(sorted(found.items()))
+
+
+def with_groups(frame: pd.DataFrame, freq: str, zone: str | None = None) -> pd.DataFrame:
+    """Return the frame with the groups that its errors are told by.
+
+    Args:
+        frame: one row for each step of each window.
+        freq: step of the series.
+        zone: whose clock tells hour, weekday and month of stamps that carry a zone.
+
+    Returns:
+        With the columns `horizon step` (1..H), and `hour`, `weekday` and `month` of the step that
+        is forecast, in their order, where the step is shorter than these go on.
+    """
+    window = [name for name in ("unique_id", "target", "cutoff") if name in frame]
+    stamps = frame["ds"]
+    if zone is not None and stamps.dt.tz is not None:
+        stamps = stamps.dt.tz_convert(zone)
+    rank = frame.groupby(window, sort=False, observed=True)["ds"].rank(method="first")
+    groups = {STEP: rank.astype(int)}
+    step = step_of(freq)
+    if step < pd.Timedelta(days=1):
+        groups[HOUR] = stamps.dt.hour
+    if step <= pd.Timedelta(days=1):
+        groups[WEEKDAY] = _named(stamps.dt.weekday, _WEEKDAYS)
+    if step < pd.Timedelta(days=360):
+        groups[MONTH] = _named(stamps.dt.month - 1, _MONTHS)
+    return frame.assign(**groups)
+
+
+def groups_of(frame: pd.DataFrame) -> list[str]:
+    """Return which columns of `with_groups` tell groups apart."""
+    return [name for name in GROUPS if name in frame and len(frame[name].unique()) > 1]
+
+
+def _named(numbers: pd.Series, names: tuple[str, ...] | list[str]) -> pd.Series:
+    named = pd.Categorical.from_codes(numbers, categories=list(names), ordered=True)
+    return pd.Series(named, index=numbers.index)

@@ -6,13 +6,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from tsformer.baselines.naive import seasonal_naive
+from tsformer.baselines.naive import naive_seasons, seasonal_naive
 from tsformer.data.calendar import seasonal_periods
 from tsformer.data.forecast_data import ForecastData
 from tsformer.data.types import BoolArray, FloatArray, IntArray
 from tsformer.data.windows import BatchSampler
 from tsformer.forecaster import Forecaster
-from tsformer.forecasting import Forecasts, forecast_windows
+from tsformer.forecasting import forecast_windows
+from tsformer.history import WindowForecasts, by_series
 from tsformer.metrics import (
     Errors,
     ErrorSums,
@@ -59,9 +60,7 @@ def evaluate(
         Errors by method, the model's first.
     """
     sizes = (len(data.groups), data.config.horizon, data.groups.shape[1])
-    seasons = seasonal_periods(data.store.freq)
-    methods = [MODEL, *(f"seasonal naive ({name})" for name in seasons)]
-    sums = {method: (ErrorSums(*sizes), ErrorSums(*sizes)) for method in methods}
+    sums = {method: (ErrorSums(*sizes), ErrorSums(*sizes)) for method in methods(data)}
     quantile_sums = QuantileSums(*sizes, data.config.model.quantiles)
     for windows in BatchSampler(data.test.index, batch_size, shuffle=False):
         group, origin = data.test.index.locate(windows)
@@ -69,17 +68,12 @@ def evaluate(
         positions = (origin[:, None] + np.arange(data.config.horizon))[:, :, None]
         truth = data.store.at(series[:, None], positions)  # (B, H, C)
         scaled_truth = data.scaler.scale(truth, series)
-        for method, season in zip(methods, [None, *seasons.values()], strict=True):
-            if season is None:
-                point, quantiles = forecast_test(data, forecaster, windows)
-                scaled, original = point, data.scaler.unscale(point, series)
-                if forecaster.is_probabilistic:
-                    _add(quantile_sums, unscaled(data, quantiles, series), truth, group)
-            else:
-                original = seasonal_naive(data.store, series, origin, data.config.horizon, season)
-                scaled = data.scaler.scale(original, series)
-            _add(sums[method][0], scaled, scaled_truth, group)
-            _add(sums[method][1], original, truth, group)
+        points, quantiles = forecast_test(data, forecaster, windows)
+        if forecaster.is_probabilistic:
+            _add(quantile_sums, quantiles, truth, group)
+        for method, point in points.items():
+            _add(sums[method][0], data.scaler.scale(point, series), scaled_truth, group)
+            _add(sums[method][1], point, truth, group)
     evaluations = {
         method: Evaluation(scaled.compute(), original.compute())
         for method, (scaled, original) in sums.items()
@@ -89,20 +83,59 @@ def evaluate(
     return evaluations
 
 
-def forecast_test(data: ForecastData, forecaster: Forecaster, windows: IntArray) -> Forecasts:
-    """Forecast test windows, with the configured quantiles if the model has some."""
+def methods(data: ForecastData) -> list[str]:
+    """Return the names of the methods that are tested, the model's first."""
+    return [MODEL, *naive_seasons(data.store.freq)]
+
+
+def forecast_test(
+    data: ForecastData, forecaster: Forecaster, windows: IntArray
+) -> tuple[dict[str, FloatArray], FloatArray]:
+    """Forecast test windows.
+
+    Args:
+        data: the table and its windows.
+        forecaster: fitted to the same table.
+        windows: running numbers of test windows, (B,).
+
+    Returns:
+        Points by method, (B, H, C), and the model's quantiles at the configured levels,
+        (B, H, C, Q), without any level of a model that forecasts points; in units of the table.
+    """
+    group, origin = data.test.index.locate(windows)
+    series = data.groups[group]  # (B, C)
     levels = data.config.model.quantiles if forecaster.is_probabilistic else ()
-    forecasts = forecast_windows(forecaster.network, data.test[windows], levels)
-    if forecaster.conformal is None:
-        return forecasts
-    group, _ = data.test.index.locate(windows)
-    return forecasts._replace(quantiles=forecaster.conformal.apply(forecasts.quantiles, group))
-
-
-def unscaled(data: ForecastData, quantiles: FloatArray, series: IntArray) -> FloatArray:
-    """Return quantiles (B, H, C, Q) of series (B, C) in units of the table."""
+    point, quantiles = forecast_windows(forecaster.network, data.test[windows], levels)
+    if forecaster.conformal is not None:
+        quantiles = forecaster.conformal.apply(quantiles, group)
+    points = {MODEL: data.scaler.unscale(point, series)}
+    for name, season in naive_seasons(data.store.freq).items():
+        points[name] = seasonal_naive(data.store, series, origin, data.config.horizon, season)
     parts = [data.scaler.unscale(part, series) for part in np.moveaxis(quantiles, -1, 0)]
-    return np.stack(parts, axis=-1)
+    return points, np.stack(parts, axis=-1) if parts else quantiles
+
+
+def forecast_some(
+    data: ForecastData, forecaster: Forecaster, windows: IntArray, batch_size: int = 1024
+) -> WindowForecasts:
+    """Forecast test windows, and return the forecasts by column; see `forecast_test`."""
+    parts = []
+    for begin in range(0, len(windows), batch_size):
+        numbers = windows[begin : begin + batch_size]
+        points, quantiles = forecast_test(data, forecaster, numbers)
+        columns = dict(points)
+        for level, values in zip(
+            data.config.model.quantiles, np.moveaxis(quantiles, -1, 0), strict=False
+        ):
+            columns[f"{MODEL}-q-{level:g}"] = values
+        group, origin = data.test.index.locate(numbers)
+        stacked = np.stack([*columns.values()], axis=-1)  # (B, H, C, columns)
+        parts.append(by_series(data.groups[group], origin, stacked, list(columns)))
+    return WindowForecasts(
+        np.concatenate([part.series for part in parts]),
+        np.concatenate([part.origins for part in parts]),
+        {name: np.concatenate([part.columns[name] for part in parts]) for name in parts[0].columns},
+    )
 
 
 def _add(
@@ -122,7 +155,7 @@ def test_metrics(
 
     MASE is scaled by the in-sample error of the shortest season (Hyndman & Koehler 2006).
     """
-    return _metrics(evaluations, _naive_error(data))
+    return _metrics(evaluations, naive_error(data))
 
 
 def target_metrics(
@@ -135,17 +168,18 @@ def target_metrics(
     if not data.store.has_target_columns:
         return {}
     target = data.groups % data.store.num_targets  # (N, C)
-    naive_error = _naive_error(data)
+    unit = naive_error(data)
     return {
         name: _metrics(
             {method: evaluation.of(target == number) for method, evaluation in evaluations.items()},
-            naive_error,
+            unit,
         )
         for number, name in enumerate(data.store.targets)
     }
 
 
-def _naive_error(data: ForecastData) -> FloatArray:
+def naive_error(data: ForecastData) -> FloatArray:
+    """Return the in-sample error of the shortest season, the unit of MASE, (N, C)."""
     season = next(iter(seasonal_periods(data.store.freq).values()))
     return seasonal_naive_error(data.store, data.train_end, season)[data.groups]
 

@@ -55,10 +55,11 @@ class Report:
         subtitle: how, in one line.
         headline: the tables on top.
         windows: forecasts to look at, of some series, several of each.
-        error_by: heading such as `horizon step`, `hour`, `weekday` or `month` -> mean absolute
-            error, groups (index, in their order) x methods, the model's first.
+        error_by: heading such as `horizon step`, `hour`, `weekday` or `month` -> error, groups
+            (index, in their order) x methods, the model's first.
+        error: what the error is.
         calibration: fraction of truths below, levels of quantiles (index) x methods.
-        series: mean absolute error, series (index) x methods, of all of them or of the worst and
+        series: error, series (index) x methods, of all of them or of the worst and
             the best.
         curves: columns `step`, `train/loss`, `val/mae`, `lr-...`, as the CSV logger writes them.
         best_step: step of the checkpoint chosen.
@@ -74,6 +75,7 @@ class Report:
     headline: Sequence[Figures]
     windows: Sequence[WindowView] = ()
     error_by: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+    error: str = "mean absolute error"
     calibration: pd.DataFrame | None = None
     series: pd.DataFrame | None = None
     curves: pd.DataFrame | None = None

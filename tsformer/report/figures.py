@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from tsformer.data.calendar import step_of
 from tsformer.data.forecast_data import ForecastData
-from tsformer.evaluation.testing import Evaluation, forecast_test, unscaled
+from tsformer.evaluation.testing import MODEL, Evaluation, forecast_test
 from tsformer.forecaster import Forecaster
 from tsformer.loggers import CURVES
 from tsformer.metrics import central_intervals, interval_ends
@@ -30,9 +30,8 @@ def draw_forecasts(data: ForecastData, forecaster: Forecaster) -> Figure:
     picked = np.unique(np.linspace(0, len(data.test) - 1, _NUM_PICTURED).astype(int))
     group, origin = data.test.index.locate(picked)
     members = data.groups[group]
-    scaled = forecast_test(data, forecaster, picked)
-    forecasts = data.scaler.unscale(scaled.point, members)  # (B, H, C)
-    quantiles = unscaled(data, scaled.quantiles, members) if scaled.quantiles.size else None
+    points, quantiles = forecast_test(data, forecaster, picked)
+    forecasts = points[MODEL]  # (B, H, C)
     # A context of many horizons would hide the forecast: show its end.
     length = min(data.config.context_length, 3 * horizon)
     figure = Figure(figsize=(10, 2.6 * len(picked)), layout="constrained")
@@ -46,7 +45,7 @@ def draw_forecasts(data: ForecastData, forecaster: Forecaster) -> Figure:
             stamps = stamps.tz_convert(dataset.time_zone)
         values = pd.Series(store.values(series, begin, split + horizon), index=stamps)
         intervals = {}
-        if quantiles is not None:
+        if quantiles.size:
             ends = quantiles[window, :, channel]  # (H, Q)
             for nominal in central_intervals(data.config.model.quantiles)[:_NUM_INTERVALS]:
                 lower, upper = interval_ends(data.config.model.quantiles, nominal)

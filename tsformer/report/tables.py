@@ -1,19 +1,22 @@
-"""Test figures as tables for the terminal."""
+"""Figures of a test or a backtest, as tables for the terminal and the page."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
+import numpy as np
+import pandas as pd
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from tsformer.data.forecast_data import ForecastData
 from tsformer.evaluation.testing import MODEL, Evaluation
 from tsformer.metrics import central_intervals
+from tsformer.report.content import Cell, Figures
 
 
-def metrics_table(
+def metrics_figures(
     data: ForecastData, metrics: Mapping[str, Mapping[str, float]], target: str | None = None
-) -> Table:
-    """Return the test figures as a table for the terminal.
+) -> Figures:
+    """Return the figures of a fit's test.
 
     (z) marks scaled units; the last column says by how much the forecaster's MAE (z) is below.
     """
@@ -22,22 +25,19 @@ def metrics_table(
         title += f", target {target}"
     if data.config.dataset.unit:
         title += f", MAE and RMSE in {data.config.dataset.unit}"
-    table = Table(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    table.add_column("", no_wrap=True)
-    for name in ("MAE", "RMSE", "MASE", "MAE (z)", "MSE (z)", "MAE cut"):
-        table.add_column(name, justify="right", no_wrap=True)
     ours = metrics[MODEL]["scaled_mae"]  # series of different units count alike
+    rows: list[list[Cell]] = []
     for method, row in metrics.items():
         theirs = row["scaled_mae"]
-        cut = "" if method == MODEL or not theirs > 0 else f"{1 - ours / theirs:.1%}"
-        table.add_row(method, *(f"{value:,.4g}" for value in row.values()), cut)
-    return table
+        cut = None if method == MODEL or not theirs > 0 else f"{1 - ours / theirs:.1%}"
+        rows.append([method, *_known(row.values()), cut])
+    return Figures(title, ["", "MAE", "RMSE", "MASE", "MAE (z)", "MSE (z)", "MAE cut"], rows)
 
 
-def coverage_table(
+def coverage_figures(
     data: ForecastData, evaluations: Mapping[str, Evaluation], target: str | None = None
-) -> Table:
-    """Return how often intervals hold the truth, as a table for the terminal.
+) -> Figures:
+    """Return how often intervals hold the truth.
 
     Args:
         data: the table and its windows.
@@ -52,16 +52,82 @@ def coverage_table(
         evaluations = {name: evaluation.of(members) for name, evaluation in evaluations.items()}
     if data.config.dataset.unit:
         title += f", mean width in {data.config.dataset.unit}"
-    table = Table(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    table.add_column("", no_wrap=True)
-    for name in ("Nominal", "Covered", "Width", "Scaled CRPS"):
-        table.add_column(name, justify="right", no_wrap=True)
+    rows: list[list[Cell]] = []
     for method, (_, _, errors) in evaluations.items():
         if errors is None:
             continue
         for place, nominal in enumerate(central_intervals(errors.levels)):
             covered, width = errors.coverage(nominal), errors.width(nominal)
-            crps = f"{errors.scaled_crps():.4f}" if not place else ""
+            crps = f"{errors.scaled_crps():.4f}" if not place else None
             name = method if not place else ""
-            table.add_row(name, f"{100 * nominal:g}%", f"{covered:.1%}", f"{width:,.4g}", crps)
+            rows.append([name, f"{100 * nominal:g}%", f"{covered:.1%}", width, crps])
+    return Figures(title, ["", "Nominal", "Covered", "Width", "Scaled CRPS"], rows)
+
+
+def score_figures(scores: pd.DataFrame, title: str, note: str = "") -> list[Figures]:
+    """Return scores, one row a method, as one table of points and one of intervals.
+
+    Scores that no method has are left out, and so is the second table if it has none.
+    """
+    scores = scores.dropna(axis=1, how="all")
+    points = [name for name in _OF_POINTS if name in scores]
+    tables = [Figures(title, ["", *points], _rows(scores[["method", *points]]), note)]
+    percents = [name.removeprefix("coverage-") for name in scores if name.startswith("coverage-")]
+    rows: list[list[Cell]] = []
+    for row in scores.to_dict("records") if percents else []:
+        if np.isnan(row["scaled CRPS"]):
+            continue
+        for place, percent in enumerate(percents):
+            covered, width = row[f"coverage-{percent}"], row[f"width-{percent}"]
+            msis, first = row.get(f"MSIS-{percent}", np.nan), place == 0
+            name, crps = (row["method"], f"{row['scaled CRPS']:.4f}") if first else ("", None)
+            rows.append([name, f"{percent}%", f"{covered:.1%}", *_known([width, msis]), crps])
+    if rows:
+        columns = ["", "Nominal", "Covered", "Width", "MSIS", "Scaled CRPS"]
+        tables.append(Figures("Their intervals", columns, rows))
+    return tables
+
+
+_OF_POINTS = ("MAE", "MSE", "RMSE", "MAPE", "sMAPE", "bias", "MASE", "RMSSE")
+
+
+def comparison_figures(comparison: pd.DataFrame, loss: str) -> Figures:
+    """Return paired comparisons with baselines; see `tsformer.evaluation.comparison.compare`."""
+    rows: list[list[Cell]] = []
+    for row in comparison.to_dict("records"):
+        interval = f"{row['low']:.1%} to {row['high']:.1%}" if np.isfinite(row["low"]) else None
+        p_value = f"{row['p_value']:.2g}" if np.isfinite(row["p_value"]) else None
+        cutoffs = f"{row['num_cutoffs']:,}"
+        rows.append([row["baseline"], f"{row['improvement']:.1%}", interval, p_value, cutoffs])
+    return Figures(
+        f"How much better {MODEL} is than",
+        ["", f"{loss.upper()} less by", "95 % interval", "p", "Cutoffs"],
+        rows,
+        "Paired by cutoff, each series in units of its own scale. The interval is a bootstrap's, "
+        "p that of Diebold and Mariano's test: below 0.05 the difference is more than chance.",
+    )
+
+
+def figures_table(figures: Figures) -> Table:
+    """Return figures as a table for the terminal."""
+    table = Table(title=figures.title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column(figures.columns[0], no_wrap=True)
+    for name in figures.columns[1:]:
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in figures.rows:
+        table.add_row(*map(_text, row))
     return table
+
+
+def _text(cell: Cell) -> str:
+    if isinstance(cell, str):
+        return cell
+    return "" if cell is None else f"{cell:,.4g}"
+
+
+def _rows(table: pd.DataFrame) -> list[list[Cell]]:
+    return [_known(row) for row in table.itertuples(index=False, name=None)]
+
+
+def _known(row: Iterable[Cell]) -> list[Cell]:
+    return [None if isinstance(x, float) and np.isnan(x) else x for x in row]

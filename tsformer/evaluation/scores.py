@@ -1,0 +1,212 @@
+"""Scores of forecasts beside their truth, in all and by group, by utilsforecast's formulas."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from utilsforecast import losses
+
+from tsformer.errors import DataError
+from tsformer.evaluation.frames import point_columns, quantile_columns
+from tsformer.metrics import central_intervals, interval_ends
+
+_ALL = "all"
+
+
+class Scales(NamedTuple):
+    """What a series' errors are measured by, in its train rows; NaN where there is nothing.
+
+    Attributes:
+        absolute: mean |y[t] - y[t - season]| by series, the unit of MASE and MSIS.
+        squared: root of the mean (y[t] - y[t - season])^2 by series, the unit of RMSSE.
+    """
+
+    absolute: pd.Series
+    squared: pd.Series
+
+
+def comparable(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows on which methods can be compared: with a truth, and a forecast of each.
+
+    Methods without any forecast are left out.
+
+    Raises:
+        DataError: there is no such row.
+    """
+    seen = frame[frame["y"].notna()]
+    if seen.empty:
+        raise DataError(
+            "no step that was forecast has a truth: all are missing. Give a table that has values "
+            "behind the cutoffs."
+        )
+    none = [name for name in point_columns(seen) if seen[name].isna().all()]
+    quantiles = [column for name in none for column in quantile_columns(seen, name).values()]
+    seen = seen.drop(columns=[*none, *quantiles])
+    rows = seen[seen[point_columns(seen)].notna().all(axis=1)]
+    if rows.empty:
+        raise DataError("no step has a forecast of each method. Leave out baselines, or all.")
+    return rows
+
+
+def score(
+    frame: pd.DataFrame, by: str | None = None, *, scales: Scales | None = None
+) -> pd.DataFrame:
+    """Return the scores of each method, over all rows alike or within groups of them.
+
+    Args:
+        frame: `unique_id, ds, y` and forecasts, one column `METHOD` a method, and its quantiles
+            `METHOD-lo-90, METHOD-hi-90` or `METHOD-q-0.1`; rows without a truth, or without a
+            forecast of each method, count not (see `comparable`).
+        by: column whose groups are scored each; None: all rows together.
+        scales: of the series; without them MASE, RMSSE and MSIS are left out, and series without
+            a scale do not count in them.
+
+    Returns:
+        One row for each group and method: `by`, `method`, `rows` (that count), `MAE, MSE, RMSE`,
+        `MAPE` (as a fraction, steps of truth 0 left out), `sMAPE` (0 to 2: 2 |e| / (|y| +
+        |forecast|), Makridakis et al. 2020), `bias` (mean of forecast less truth), `MASE`, `RMSSE`
+        (Hyndman & Koehler 2006; Makridakis et al. 2022). Of distributions `pinball` (mean over
+        levels), `scaled CRPS` (see `QuantileErrors.scaled_crps`), and of each central interval
+        `coverage-90`, `width-90` and `MSIS-90` (Gneiting & Raftery 2007; Makridakis et al. 2020).
+
+    Raises:
+        DataError: there is no row to score.
+    """
+    rows = comparable(frame).drop(columns="cutoff", errors="ignore")
+    methods = point_columns(rows)
+    group = by or _ALL
+    if by is None:
+        rows = rows.assign(**{_ALL: 0})
+    scores = {"rows": _repeated(rows.groupby(group, observed=True).size(), methods)}
+    for name, loss in _POINT_SCORES.items():
+        scores[name] = loss(rows, methods, group)
+    scaled = [] if scales is None else [("absolute", scales.absolute), ("squared", scales.squared)]
+    by_scale = {name: _divided(rows, methods, scale) for name, scale in scaled}
+    if scales is not None:
+        scores["MASE"] = _by_method(losses.mae, by_scale["absolute"], methods, group)
+        scores["RMSSE"] = _by_method(losses.rmse, by_scale["squared"], methods, group)
+    for method in methods:
+        for name, values in _quantile_scores(rows, method, group, by_scale.get("absolute")).items():
+            one = pd.concat({method: values}, names=["method"]).swaplevel()
+            scores[name] = one.combine_first(scores[name]) if name in scores else one
+    table = pd.DataFrame(scores)
+    table.index.names = [group, "method"]
+    order = pd.CategoricalDtype(methods, ordered=True)
+    table = table.reset_index().astype({"method": order, "rows": int})
+    table = table.sort_values([group, "method"], kind="stable", ignore_index=True)
+    table["method"] = table["method"].astype(str)
+    return table.drop(columns=[] if by else _ALL)
+
+
+def mean_over_series(by_series: pd.DataFrame, weights: pd.Series | None = None) -> pd.DataFrame:
+    """Return the mean of each score over series, weighted if weights are given.
+
+    Args:
+        by_series: of `score(frame, "unique_id")`.
+        weights: by series, at least 0; None: all alike.
+
+    Returns:
+        One row a method; series whose score is NaN count not in it.
+    """
+    weight = np.ones(len(by_series))
+    if weights is not None:
+        weight = by_series["unique_id"].map(weights).to_numpy(float)
+    values = by_series.drop(columns=["unique_id", "method", "rows"])
+    known = values.notna().to_numpy() * weight[:, None]
+    sums = pd.DataFrame(values.fillna(0).to_numpy() * weight[:, None], columns=values.columns)
+    group = by_series["method"]
+    total = pd.DataFrame(known, columns=values.columns).groupby(group, sort=False).sum()
+    means = sums.groupby(group, sort=False).sum() / total.where(total > 0)
+    series = by_series.groupby("method", sort=False)["unique_id"].nunique()
+    means.insert(0, "series", series)
+    return means.reset_index()
+
+
+def fraction_below(frame: pd.DataFrame) -> pd.DataFrame | None:
+    """Return the fraction of truths at most each quantile, levels x methods; ideally the levels.
+
+    None where no method has quantiles.
+    """
+    rows = comparable(frame)
+    fractions = {}
+    for method in point_columns(rows):
+        columns = quantile_columns(rows, method)
+        if columns:
+            below = {level: (rows["y"] <= rows[name]).mean() for level, name in columns.items()}
+            fractions[method] = pd.Series(below)
+    return pd.DataFrame(fractions).rename_axis("level") if fractions else None
+
+
+Loss = Callable[..., pd.DataFrame]
+
+
+def _by_method(loss: Loss, rows: pd.DataFrame, methods: Sequence[str], group: str) -> pd.Series:
+    """Return a loss of utilsforecast by group and method."""
+    found = loss(rows, models=list(methods), id_col=group).set_index(group)
+    return found.rename_axis(columns="method").unstack().swaplevel()
+
+
+def _point_score(loss: Loss, factor: float = 1.0) -> Callable[..., pd.Series]:
+    return lambda rows, methods, group: factor * _by_method(loss, rows, methods, group)
+
+
+# utilsforecast's sMAPE is half of what the M competitions call so.
+_POINT_SCORES = {
+    "MAE": _point_score(losses.mae),
+    "MSE": _point_score(losses.mse),
+    "RMSE": _point_score(losses.rmse),
+    "MAPE": _point_score(losses.mape),
+    "sMAPE": _point_score(losses.smape, factor=2.0),
+    "bias": _point_score(losses.bias),
+}
+
+
+def _quantile_scores(
+    rows: pd.DataFrame, method: str, group: str, scaled: pd.DataFrame | None
+) -> dict[str, pd.Series]:
+    """Return the scores of a method's distribution by group; none if it has no quantiles."""
+    columns = quantile_columns(rows, method)
+    if not columns:
+        return {}
+    levels = list(columns)
+    models = {method: list(columns.values())}
+
+    def by_group(loss: Loss, frame: pd.DataFrame, **given: Any) -> pd.Series:
+        return loss(frame, id_col=group, **given).set_index(group)[method]
+
+    scores = {
+        name: by_group(loss, rows, models=models, quantiles=np.array(levels))
+        for name, loss in (("pinball", losses.mqloss), ("scaled CRPS", losses.scaled_crps))
+    }
+    for nominal in central_intervals(levels):
+        lower, upper = (columns[levels[end]] for end in interval_ends(levels, nominal))
+        percent = f"{100 * nominal:g}"
+        ends = {lower: f"{method}-lo-{percent}", upper: f"{method}-hi-{percent}"}
+        # The level is a part of the names that utilsforecast looks for.
+        asked = {"models": [method], "level": float(percent) if "." in percent else int(percent)}
+        parts = [group, "y", lower, upper]
+        scores[f"coverage-{percent}"] = by_group(
+            losses.coverage, rows[parts].rename(columns=ends), **asked
+        )
+        width = (rows[upper] - rows[lower]).groupby(rows[group], observed=True).mean()
+        scores[f"width-{percent}"] = width
+        if scaled is not None:
+            scores[f"MSIS-{percent}"] = by_group(
+                losses.winkler_score, scaled[parts].rename(columns=ends), **asked
+            )
+    return scores
+
+
+def _divided(rows: pd.DataFrame, methods: Sequence[str], scale: pd.Series) -> pd.DataFrame:
+    """Return the rows of series that have a scale, with truth and forecasts in units of it."""
+    unit = rows["unique_id"].map(scale)
+    rows = rows[unit.notna()]
+    values = ["y", *methods]
+    for method in methods:
+        values += quantile_columns(rows, method).values()
+    return rows.assign(**rows[values].div(unit[unit.notna()], axis=0))
+
+
+def _repeated(values: pd.Series, methods: Sequence[str]) -> pd.Series:
+    return pd.concat(dict.fromkeys(methods, values), names=["method"]).swaplevel()
