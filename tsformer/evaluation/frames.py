@@ -66,7 +66,7 @@ def with_groups(frame: pd.DataFrame, freq: str, zone: str | None = None) -> pd.D
     if step < pd.Timedelta(days=1):
         groups[HOUR] = stamps.dt.hour
     if step <= pd.Timedelta(days=1):
-        groups[WEEKDAY] = _named(stamps.dt.weekday, _WEEKDAYS)
+        groups[WEEKDAY] = _named(stamps.dt.day_of_week, _WEEKDAYS)
     if step < pd.Timedelta(days=360):
         groups[MONTH] = _named(stamps.dt.month - 1, _MONTHS)
     return frame.assign(**groups)
