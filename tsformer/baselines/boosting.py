@@ -47,9 +47,10 @@ def forecast_boosting(
         with two different values before the first origin.
     """
     found = np.full((len(series), steps), np.nan)
-    if len(series) == 0:
+    has_past = origins > store.starts[series]
+    if not has_past.any():
         return found
-    first = int(origins.min())
+    first = int(origins[has_past].min())
     calendar = grid_features(
         store.extended(steps),
         calendar=True,
