@@ -111,8 +111,10 @@ def test_a_short_past_is_enough(past):
     assert np.abs(found[1] - 2).max() < 10
 
 
-def test_without_anything_to_learn_from_there_is_no_forecast():
-    assert np.isnan(forecast({"a": [1.0] * 50, "b": wave()}, [(0, 30), (1, 0)])).all()
+def test_without_anything_to_learn_from_constant_pasts_alone_go_on():
+    found = forecast({"a": [1.0] * 30 + [2.0] * 30}, [(0, 30), (0, 50)])
+    assert_array_equal(found[0], 1)
+    assert np.isnan(found[1]).all()
     assert np.isnan(forecast(TWO, [(0, 0)])).all()
     store = store_of(TWO)
     none = np.empty(0, dtype=np.int64)
