@@ -111,11 +111,20 @@ def test_a_short_past_is_enough(past):
     assert np.abs(found[1] - 2).max() < 10
 
 
-def test_without_anything_to_learn_from_there_is_no_forecast():
-    assert np.isnan(forecast({"a": [1.0] * 50, "b": wave()}, [(0, 30), (1, 0)])).all()
+def test_without_anything_to_learn_from_constant_pasts_alone_go_on():
+    found = forecast({"a": [1.0] * 30 + [2.0] * 30}, [(0, 30), (0, 50)])
+    assert_array_equal(found[0], 1)
+    assert np.isnan(found[1]).all()
+    assert np.isnan(forecast(TWO, [(0, 0)])).all()
     store = store_of(TWO)
     none = np.empty(0, dtype=np.int64)
     assert forecast_boosting(store, none, none, steps=3, history=9).shape == (0, 3)
+
+
+def test_windows_without_a_past_do_not_count_as_the_first():
+    found = forecast(TWO, [(0, 0), (1, 240)])
+    assert np.isnan(found[0]).all()
+    assert_array_equal(found[1], forecast(TWO, [(0, 240), (1, 240)])[1])
 
 
 def test_a_series_of_two_rows_can_be_learnt_from():

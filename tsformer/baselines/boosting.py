@@ -43,13 +43,14 @@ def forecast_boosting(
         num_threads: of LightGBM; the forecasts do not depend on it.
 
     Returns:
-        Forecasts; NaN where a window has no value before it, and everywhere if there is no series
-        with two different values before the first origin.
+        Forecasts; NaN where a window has no value before it, and, if no series has two different
+        values before the first origin, where a window's past is not constant.
     """
     found = np.full((len(series), steps), np.nan)
-    if len(series) == 0:
+    has_past = origins > store.starts[series]
+    if not has_past.any():
         return found
-    first = int(origins.min())
+    first = int(origins[has_past].min())
     calendar = grid_features(
         store.extended(steps),
         calendar=True,
@@ -58,12 +59,13 @@ def forecast_boosting(
         yearly=span_years(store.grid[:first]),
     )
     stretches = list(_stretches(store, np.unique(series), first, history))
-    if not stretches:
-        return found
+    model = None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of lags that reach behind the begin of a past
-        model = _untrained(store.freq, history, num_threads)
-        model.fit(_frame(stretches, calendar), static_features=[], dropna=False, as_numpy=True)
+        if stretches:
+            model = _untrained(store.freq, history, num_threads)
+            train = _frame(stretches, calendar)
+            model.fit(train, static_features=[], dropna=False, as_numpy=True)
         at_once = max(_ROWS_AT_ONCE // history, 1)
         for begin in range(0, len(series), at_once):
             part = slice(begin, begin + at_once)
@@ -117,7 +119,7 @@ def _untrained(freq: str, history: int, num_threads: int) -> Any:
 def _forecast(
     model: Any, pasts: list[FloatArray], origins: IntArray, calendar: Float32Array, steps: int
 ) -> FloatArray:
-    """Forecast what follows each past, (B, H)."""
+    """Forecast what follows each past, (B, H); without a model what follows constant ones."""
     found = np.full((len(pasts), steps), np.nan)
     usable = []
     for window, y in enumerate(pasts):
@@ -125,7 +127,7 @@ def _forecast(
             usable.append(window)
         elif len(y):
             found[window] = y[-1]
-    if usable:
+    if usable and model is not None:
         known = [(int(origins[window]) - len(pasts[window]), pasts[window]) for window in usable]
         positions = origins[usable][:, None] + np.arange(steps)
         future = _rows(np.repeat(np.arange(len(usable)), steps), positions.ravel(), calendar)

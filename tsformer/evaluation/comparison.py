@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.special import ndtr
 from scipy.stats import t as student_t
 
 from tsformer.data.types import FloatArray, IntArray
@@ -14,7 +15,7 @@ from tsformer.evaluation.frames import point_columns
 LOSSES: dict[str, Callable[[FloatArray], FloatArray]] = {"mae": np.abs, "mse": np.square}
 _FEWEST = 8  # cutoffs whose windows do not overlap, or series, that say something of others
 _DRAWS = 2000
-_INTERVAL = (2.5, 97.5)  # percent
+_LEVEL = 0.95  # of intervals
 _COLUMNS = (
     *("baseline", "loss", "baseline_loss", "improvement", "low", "high", "method"),
     *("statistic", "p_value", "num_cutoffs", "num_series", "note"),
@@ -60,6 +61,7 @@ def compare(
 
     Raises:
         ConfigError: a column is missing, or the loss unknown.
+        DataError: `scales` holds an id twice.
     """
     if loss not in LOSSES:
         raise ConfigError(f"loss={loss!r}: choose from {', '.join(LOSSES)}.")
@@ -72,7 +74,7 @@ def compare(
     scale = np.ones(len(frame)) if scales is None else _scale_of_rows(frame, ids, scales)
     usable = ~np.isnan(truth) & (scale > 0) & np.isfinite(scale)
     cutoff, horizon = _cutoffs(frame)
-    series = frame.groupby(list(ids), sort=False, dropna=False).ngroup().to_numpy()
+    series = frame.groupby(list(ids), dropna=False).ngroup().to_numpy()
 
     def losses(column: str) -> FloatArray:
         """Return the loss of each row, (R,); NaN where it does not count."""
@@ -207,17 +209,21 @@ def diebold_mariano(differences: FloatArray, lags: int) -> tuple[float, float]:
 def block_bootstrap(sums: FloatArray, length: int, seed: int) -> tuple[float, float]:
     """Return the 95 % interval of the improvement by moving blocks (Künsch 1989).
 
+    Its percentiles are expanded for the number of blocks, as Hesterberg (2015) does: the plain
+    ones hold the truth in 80 % of cases where there are few, and these in about 90 %.
+
     Args:
         sums: losses of model and baseline by cutoff, in the order of time, or by series, (2, T).
-        length: successive entries that are drawn together.
+        length: successive entries that are drawn together, at most T / 2.
         seed: of the draws.
     """
     before = np.concatenate([np.zeros((2, 1)), np.cumsum(sums, axis=1)], axis=1)
     blocks = before[:, length:] - before[:, :-length]  # (2, T - length + 1)
-    size = max(round(sums.shape[1] / length), 1)
+    size = max(round(sums.shape[1] / length), 2)
     rng = np.random.default_rng(seed)
     drawn = np.zeros((2, _DRAWS))
     for _ in range(size):  # not at once, as there may be many blocks
         drawn += blocks[:, rng.integers(blocks.shape[1], size=_DRAWS)]
-    low, high = np.percentile(_improvement(drawn), _INTERVAL)
+    tail = ndtr(np.sqrt(size / (size - 1)) * student_t.ppf((1 - _LEVEL) / 2, size - 1))
+    low, high = np.quantile(_improvement(drawn), [tail, 1 - tail])
     return float(low), float(high)
