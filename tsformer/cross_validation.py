@@ -1,6 +1,5 @@
 """cross_validate: what a model would have forecast before the end of each series."""
 
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -28,10 +27,12 @@ class Backtest(NamedTuple):
     Attributes:
         store: the series, on a grid that goes on.
         forecasts: of the model and of the baselines.
+        left_out: which series lack windows that were asked for, and how many; None: none does.
     """
 
     store: SeriesStore
     forecasts: WindowForecasts
+    left_out: str | None
 
 
 def backtest(
@@ -98,7 +99,9 @@ def backtest(
     members, origin, values = (np.concatenate(parts) for parts in zip(*found, strict=True))
     forecasts = by_series(members, origin, values, asked.names)
     others = _baselines(history.store, forecasts, steps, asked, baselines, num_workers)
-    return Backtest(history.store, forecasts._replace(columns=forecasts.columns | others))
+    forecasts = forecasts._replace(columns=forecasts.columns | others)
+    left_out = _left_out(past, usable, n_windows, _since(store, begin))
+    return Backtest(history.store, forecasts, left_out)
 
 
 def window_origins(
@@ -126,7 +129,7 @@ def window_origins(
     most = most if n_windows is None else min(n_windows, len(store.grid))
     origins = last - step * np.arange(most)[::-1, None]  # (W, N)
     usable = origins >= first
-    _tell_unusable(store, groups, usable, steps, begin, warn=n_windows is not None)
+    _refuse_unusable(past, usable, steps, _since(store, begin))
     return origins, usable
 
 
@@ -176,23 +179,28 @@ def _first_values(store: SeriesStore) -> IntArray:
     return first
 
 
-def _tell_unusable(
-    store: SeriesStore, groups: IntArray, usable: BoolArray, steps: int, begin: int, *, warn: bool
-) -> None:
-    """Refuse series without any window to forecast, and warn of those that lack some."""
+def _refuse_unusable(past: History, usable: BoolArray, steps: int, since: str) -> None:
+    """Refuse series without any window to forecast."""
     if not usable.any():
-        start, end = group_spans(store, groups)
-        since = f" from {store.stamps(np.array([begin]))[0]} on" if begin else ""
+        start, end = group_spans(past.store, past.groups)
         raise DataError(
             f"no series is long enough to be cross-validated: a window takes a value and the "
             f"{steps} steps behind it{since}, and the longest series has "
             f"{int((end - start).max())} rows. Give longer series, or a shorter horizon."
         )
-    lacking = ~(usable.all(axis=0) if warn else usable.any(axis=0))
-    if lacking.any():
-        windows = f"{(~usable).sum():,} of {usable.size:,} windows" if warn else "a window"
-        warnings.warn(
-            f"{listed([store.ids[series] for series in groups[lacking, 0]])}: too short for "
-            f"{windows}, which {'are' if warn else 'is'} left out.",
-            stacklevel=5,
-        )
+
+
+def _left_out(past: History, usable: BoolArray, n_windows: int | None, since: str) -> str | None:
+    """Return which series lack windows that were asked for."""
+    lacking = ~(usable.any(axis=0) if n_windows is None else usable.all(axis=0))
+    if not lacking.any():
+        return None
+    names = listed([past.store.ids[series] for series in past.groups[lacking, 0]])
+    if n_windows is None:
+        return f"{names}: too short for a window{since}, and left out."
+    windows = f"{(~usable).sum():,} of {usable.size:,} windows"
+    return f"{names}: too short for {windows}{since}, which are left out."
+
+
+def _since(store: SeriesStore, begin: int) -> str:
+    return f" from {store.stamps(np.array([begin]))[0]} on" if begin else ""

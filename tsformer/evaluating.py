@@ -98,7 +98,7 @@ def evaluate(settings: Mapping[str, Any]) -> Evaluated:
     forecaster = Forecaster.load(config.model, config.device)
     past, train_end, begin = _read(config, forecaster)
     found = _backtest(config, forecaster, past, begin)
-    store, forecasts = found
+    store, forecasts = found.store, found.forecasts
     if train_end is None:
         train_end = int(forecasts.origins.min())
     scales = _scales(past.store, train_end)
@@ -218,7 +218,7 @@ def _report(
     rows: pd.DataFrame,
 ) -> Report:
     """Return what the terminal and the page show."""
-    store, forecasts = found
+    store, forecasts = found.store, found.forecasts
     own, unit = forecaster.config, config.dataset.unit
     # The units of several targets may differ.
     metric = "MASE" if store.has_target_columns else "MAE"
@@ -251,7 +251,7 @@ def _report(
         data=describe_data(past.store, config.dataset.path),
         settings=yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False),
         how_to_load=how_to_load(config.model, needs_future=bool(own.columns.future_covariates)),
-        notes=_notes(frame, rows),
+        notes=[*filter(None, [found.left_out]), *_notes(frame, rows)],
         unit=None if metric == "MASE" else unit,
     )
 

@@ -380,6 +380,8 @@ class Forecaster:
             baselines=[baselines] if isinstance(baselines, str) else list(baselines),
             batch_size=count("batch_size", batch_size),
         )
+        if found.left_out is not None:
+            warnings.warn(found.left_out, stacklevel=2)
         return window_frame(found.store, found.forecasts, series_names(past))
 
     def fine_tune(

@@ -88,7 +88,8 @@ def score_figures(scores: pd.DataFrame, title: str, note: str = "") -> list[Figu
     return tables
 
 
-_OF_POINTS = ("MAE", "MSE", "RMSE", "MAPE", "sMAPE", "bias", "MASE", "RMSSE")
+# The MSE is the square of the RMSE, and a terminal 80 columns wide.
+_OF_POINTS = ("MAE", "RMSE", "MAPE", "sMAPE", "bias", "MASE", "RMSSE")
 
 
 def comparison_figures(comparison: pd.DataFrame, loss: str) -> Figures:
