@@ -47,11 +47,7 @@ def cross_validate(
     """
     past = read_history(frame, forecaster.config)
     store, groups = past.store, past.groups
-    n_windows = min(n_windows, len(store.grid))
-    behind = steps + step * np.arange(n_windows)[::-1]
-    origins = group_spans(store, groups)[1] - behind[:, None]  # (W, N)
-    usable = origins > _first_values(store)[groups].min(axis=1)
-    _tell_unusable(store, groups, usable, steps)
+    origins, usable = last_origins(past, n_windows, step, steps)
     history = replace(past, store=store.extended(whole_steps(steps, forecaster.horizon)))
 
     def model(forecaster: "Forecaster") -> OriginForecaster:
@@ -59,22 +55,18 @@ def cross_validate(
         return OriginForecaster(*parts, history, asked, steps=steps, batch_size=batch_size)
 
     def models() -> Iterator[tuple[OriginForecaster, Scaler, IntArray]]:
-        """Yield model and scaler of some of the windows; of all at once, where they may be."""
-        scaler = forecaster.config.scaler.scaler()
-        numbers = np.flatnonzero(usable.any(axis=1))
-        as_it_is = model(forecaster)
-        if refit is None and (scaler.per != "series" or set(store.ids) <= set(scaler.ids)):
-            yield as_it_is, scaler.adapt(store), numbers
+        """Yield model and scaler of some of the windows."""
+        if refit is None:
+            as_it_is = model(forecaster)
+            scaler = forecaster.config.scaler.scaler()
+            for adapted, numbers in scalers_before(past, scaler, origins, usable):
+                yield as_it_is, adapted, numbers
             return
-        for number in numbers:  # what is known of new series depends on the cutoff
-            before = _before(past, origins[number])
-            if refit is None:
-                yield as_it_is, scaler.adapt(before.store), numbers[numbers == number]
-            else:
-                from tsformer.fine_tuning import fine_tune
+        from tsformer.fine_tuning import fine_tune
 
-                tuned = fine_tune(forecaster, before, **refit)
-                yield model(tuned), tuned.config.scaler.scaler(), numbers[numbers == number]
+        for number in np.flatnonzero(usable.any(axis=1)):
+            tuned = fine_tune(forecaster, _before(past, origins[number]), **refit)
+            yield model(tuned), tuned.config.scaler.scaler(), np.array([number])
 
     found = []
     for window_model, scaler, numbers in models():
@@ -83,6 +75,52 @@ def cross_validate(
         found.append((members, origin, window_model.forecast(members, origin, scaler)))
     members, origin, values = (np.concatenate(parts) for parts in zip(*found, strict=True))
     return forecast_frame(history, members, origin, values, asked, with_truth=True)
+
+
+def last_origins(
+    past: History, n_windows: int, step: int, steps: int
+) -> tuple[IntArray, BoolArray]:
+    """Return where the last windows of each group begin, (W, N), and which can be forecast, (W, N).
+
+    A window can be forecast if a value stands before it; a warning tells of others.
+
+    Args:
+        past: the table.
+        n_windows: of each group, W, or as many as there are steps.
+        step: steps from one window to the next.
+        steps: of a window, H; the last one ends with its group.
+
+    Raises:
+        DataError: no window can be forecast.
+    """
+    store, groups = past.store, past.groups
+    behind = steps + step * np.arange(min(n_windows, len(store.grid)))[::-1]
+    origins = group_spans(store, groups)[1] - behind[:, None]
+    usable = origins > _first_values(store)[groups].min(axis=1)
+    _tell_unusable(store, groups, usable, steps)
+    return origins, usable
+
+
+def scalers_before(
+    past: History, scaler: Scaler, origins: IntArray, usable: BoolArray
+) -> Iterator[tuple[Scaler, IntArray]]:
+    """Yield a model's scaler for a table's series, and the cutoffs, numbers below W, it is for.
+
+    It is one for all, unless the model does not know some series: then it is one a cutoff, by the
+    rows before it.
+
+    Args:
+        past: the table.
+        scaler: of the model.
+        origins: where windows begin, (W, N).
+        usable: which of them are forecast, (W, N).
+    """
+    numbers = np.flatnonzero(usable.any(axis=1))
+    if scaler.per != "series" or set(past.store.ids) <= set(scaler.ids):
+        yield scaler.adapt(past.store), numbers
+        return
+    for number in numbers:
+        yield scaler.adapt(_before(past, origins[number]).store), np.array([number])
 
 
 def _before(past: History, origins: IntArray) -> History:
@@ -117,5 +155,5 @@ def _tell_unusable(store: SeriesStore, groups: IntArray, usable: BoolArray, step
         warnings.warn(
             f"{listed([store.ids[series] for series in groups[lacking, 0]])}: too short for "
             f"{(~usable).sum():,} of {usable.size:,} windows, which are left out.",
-            stacklevel=4,
+            stacklevel=5,
         )
