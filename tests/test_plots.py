@@ -115,6 +115,11 @@ def test_axes_are_drawn_on_and_their_figure_returned() -> None:
     assert plot_forecast(forecast_frame(), ax=part.subplots()) is part.figure
 
 
+def test_figures_show_themselves_in_notebooks() -> None:
+    for figure in (plot_forecast(forecast_frame()), plot_positions(4, 4)):
+        assert figure._repr_png_().startswith(b"\x89PNG")
+
+
 def test_each_window_has_a_panel_and_of_many_four_are_spread_evenly() -> None:
     ids = ["$a$", "b_1"]
     figure = plot_forecast(forecast_frame(ids), history_frame(ids))

@@ -18,6 +18,7 @@ from tsformer.plots.style import (
     CONTEXT,
     FORECAST,
     TRUTH,
+    NotebookFigure,
     figure_of,
     line_colors,
     plain_legend,
@@ -96,8 +97,7 @@ def plot_forecast(
             "target and cutoff, or leave out ax."
         )
     if ax is None:
-        height = max(2.6 * len(windows), 3.2)
-        figure = Figure(figsize=(10, height), layout="constrained")
+        figure = NotebookFigure(10, max(2.6 * len(windows), 3.2))
         axes = list(figure.subplots(len(windows), 1, squeeze=False)[:, 0])
     else:
         axes = [ax]

@@ -1,6 +1,7 @@
 """What all figures share: colours, axes, times and legends."""
 
 from collections.abc import Sequence
+from io import BytesIO
 from typing import Any, Literal
 
 from matplotlib.axes import Axes
@@ -14,14 +15,26 @@ TRUTH, FORECAST, CONTEXT = "#000000", "#D55E00", "#7F7F7F"
 PALETTE = (FORECAST, "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 
 
-def axes_or_new(ax: Axes | None, width: float, height: float) -> Axes:
-    """Return axes as they are, or those of a new figure of a size in inches.
+class NotebookFigure(Figure):
+    """A figure that a notebook shows as the value of a cell.
 
-    The figure is none of pyplot's, which keeps its own alive until they are closed.
+    It is none of pyplot's, which keeps its own alive until they are closed; others than these are
+    shown only where pyplot has set that up before.
     """
-    if ax is not None:
-        return ax
-    return Figure(figsize=(width, height), layout="constrained").subplots()
+
+    def __init__(self, width: float, height: float) -> None:
+        """Make it, of a size in inches."""
+        super().__init__(figsize=(width, height), layout="constrained")
+
+    def _repr_png_(self) -> bytes:
+        png = BytesIO()
+        self.savefig(png, format="png")
+        return png.getvalue()
+
+
+def axes_or_new(ax: Axes | None, width: float, height: float) -> Axes:
+    """Return axes as they are, or those of a new figure of a size in inches."""
+    return NotebookFigure(width, height).subplots() if ax is None else ax
 
 
 def figure_of(ax: Axes) -> Figure:

@@ -12,6 +12,7 @@ from tsformer.plots.style import (
     CONTEXT,
     FORECAST,
     PALETTE,
+    NotebookFigure,
     axes_or_new,
     figure_of,
     plain_legend,
@@ -30,7 +31,7 @@ def plot_training(curves: pd.DataFrame, *, best_step: int | None = None) -> Figu
     Returns:
         A new figure of two axes, which `savefig` saves.
     """
-    figure = Figure(figsize=(9, 5.5), layout="constrained")
+    figure = NotebookFigure(9, 5.5)
     top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
     _plot_column(top, curves, "train/loss", "training loss", color=PALETTE[1], linewidth=0.9)
     _plot_column(top, curves, "val/mae", "validation MAE", color=FORECAST, marker="o")
