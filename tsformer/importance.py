@@ -1,5 +1,6 @@
 """Which covariates a model uses: by how much its error rises when one of them is swapped."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,8 +11,8 @@ import torch
 from tsformer.arguments import Asked
 from tsformer.cross_validation import last_origins, scalers_before
 from tsformer.data.calendar import num_calendar_features
-from tsformer.data.types import FloatArray, IntArray
-from tsformer.data.windows import BatchSampler, WindowBatch, WindowIndex, group_spans
+from tsformer.data.types import Float32Array, FloatArray, IntArray
+from tsformer.data.windows import BatchSampler, WindowBatch, WindowDataset, WindowIndex, group_spans
 from tsformer.errors import ConfigError, DataError
 from tsformer.forecaster_config import ForecasterConfig
 from tsformer.forecasting import forecast_windows
@@ -74,6 +75,9 @@ def covariate_importance(
     names = np.array(past.store.ids, dtype=object)[past.groups[:, 0]]
     past = replace(past, groups=past.groups[np.argsort(names)])
     store, groups = past.store, past.groups
+    origins, usable = last_origins(past, n_windows, step, horizon)
+    cutoff, group = np.nonzero(usable)
+    origin = origins[cutoff, group]
     every = WindowIndex.between(
         store,
         groups,
@@ -87,19 +91,16 @@ def covariate_importance(
             f"the table has one window of {config.context_length} and {horizon} steps, and no "
             "other whose covariates it could be given. Give a longer table, or more series."
         )
-    origins, usable = last_origins(past, n_windows, step, horizon)
-    cutoff, group = np.nonzero(usable)
-    origin = origins[cutoff, group]
     history = replace(past, store=store.extended(horizon))
     model = OriginForecaster(
         network, config, None, history, Asked({}), steps=horizon, batch_size=batch_size
     )
-    static = config.static.encoder(config.columns.static_covariates)
-    static_features = static.encode(store.static[groups[:, 0]], static.lookups(store.categories))
+    encoder = config.static.encoder(config.columns.static_covariates)
+    static_features = encoder.encode(store.static[groups[:, 0]], encoder.lookups(store.categories))
     texts = np.array(store.table_ids, dtype=object)[groups[:, 0] // store.num_targets]
     ids = np.unique(texts, return_inverse=True)[1]
-    # Steps of a context before its series begin have no covariates, and get none.
-    before = group_spans(store, groups)[0][group] - (origin - config.context_length)
+    # Steps of each context before its series begin, which have no covariates and get none.
+    missing = group_spans(store, groups)[0][group] - (origin - config.context_length)
 
     num_values, error = 0, 0.0
     errors = np.zeros((repeats, len(covariates)))  # sums over all values
@@ -107,23 +108,15 @@ def covariate_importance(
     for scaler, numbers in scalers_before(past, config.scaler.scaler(), origins, usable):
         own = np.isin(cutoff, numbers)
         windows = model.windows(groups[group[own]], origin[own], scaler)
-        missing = torch.from_numpy(before[own])
-        batches = BatchSampler(windows.index, batch_size, shuffle=False)
-        for chosen in batches:
+        for chosen in BatchSampler(windows.index, batch_size, shuffle=False):
             batch = windows[chosen]
             num_values += int(batch.target_observed.sum())
             error += _absolute_error(network, batch)
         for repeat in range(repeats):
             lenders = draw_lenders(every, group, origin, ids, [seed, repeat])
             others = model.windows(groups[lenders.groups[own]], lenders.origins[own], scaler)
-            other_static = static_features[lenders.static[own]]
-            for chosen in batches:
-                batch, other = windows[chosen], others[chosen]
-                begun = torch.arange(config.context_length) >= missing[chosen, None]
-                other = other._replace(
-                    past_features=other.past_features * begun[..., None],
-                    static_features=torch.from_numpy(other_static[chosen]),
-                )
+            static = static_features[lenders.static[own]]
+            for batch, other in _beside(windows, others, static, missing[own], batch_size):
                 for number, covariate in enumerate(covariates):
                     changed, is_other = swapped(batch, other, covariate)
                     errors[repeat, number] += _absolute_error(network, changed)
@@ -201,6 +194,34 @@ def swapped(
         parts[name] = own.clone()
         parts[name][..., here] = lent
     return batch._replace(**parts), is_other
+
+
+def _beside(
+    windows: WindowDataset,
+    others: WindowDataset,
+    static: Float32Array,
+    missing: IntArray,
+    batch_size: int,
+) -> Iterator[tuple[WindowBatch, WindowBatch]]:
+    """Yield batches of N windows, and of those whose covariates they get.
+
+    Args:
+        windows: those that are forecast, N.
+        others: those that lend what changes with time, N.
+        static: features that they get, (N, Fs).
+        missing: how many steps of each context have no covariates, (N,).
+        batch_size: windows of a batch.
+    """
+    for chosen in BatchSampler(windows.index, batch_size, shuffle=False):
+        other = others[chosen]
+        exist = np.arange(windows.context_length) >= missing[chosen, None]  # (B, L)
+        yield (
+            windows[chosen],
+            other._replace(
+                past_features=other.past_features * torch.from_numpy(exist)[..., None],
+                static_features=torch.from_numpy(static[chosen]),
+            ),
+        )
 
 
 def _absolute_error(network: ForecastNetwork, batch: WindowBatch) -> float:
