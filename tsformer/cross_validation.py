@@ -74,22 +74,18 @@ def backtest(
         return OriginForecaster(*parts, history, asked, steps=steps, batch_size=batch_size)
 
     def models() -> Iterator[tuple[OriginForecaster, Scaler, IntArray]]:
-        """Yield model and scaler of some of the windows; of all at once, where they may be."""
-        scaler = forecaster.config.scaler.scaler()
-        numbers = np.flatnonzero(usable.any(axis=1))
-        as_it_is = model(forecaster)
-        if refit is None and (scaler.per != "series" or set(store.ids) <= set(scaler.ids)):
-            yield as_it_is, scaler.adapt(store), numbers
+        """Yield model and scaler of some of the windows."""
+        if refit is None:
+            as_it_is = model(forecaster)
+            scaler = forecaster.config.scaler.scaler()
+            for adapted, numbers in scalers_before(past, scaler, origins, usable):
+                yield as_it_is, adapted, numbers
             return
-        for number in numbers:  # what is known of new series depends on the cutoff
-            before = _before(past, origins[number])
-            if refit is None:
-                yield as_it_is, scaler.adapt(before.store), numbers[numbers == number]
-            else:
-                from tsformer.fine_tuning import fine_tune
+        from tsformer.fine_tuning import fine_tune
 
-                tuned = fine_tune(forecaster, before, **refit)
-                yield model(tuned), tuned.config.scaler.scaler(), numbers[numbers == number]
+        for number in np.flatnonzero(usable.any(axis=1)):
+            tuned = fine_tune(forecaster, _before(past, origins[number]), **refit)
+            yield model(tuned), tuned.config.scaler.scaler(), np.array([number])
 
     found = []
     for window_model, scaler, numbers in models():
@@ -159,6 +155,28 @@ def _baselines(
             for name, level in asked.quantiles.items():
                 columns[f"{method}-{name}"] = values[..., 1 + levels.index(level)]
     return columns
+
+
+def scalers_before(
+    past: History, scaler: Scaler, origins: IntArray, usable: BoolArray
+) -> Iterator[tuple[Scaler, IntArray]]:
+    """Yield a model's scaler for a table's series, and the cutoffs, numbers below W, it is for.
+
+    It is one for all, unless the model does not know some series: then it is one a cutoff, by the
+    rows before it.
+
+    Args:
+        past: the table.
+        scaler: of the model.
+        origins: where windows begin, (W, N).
+        usable: which of them are forecast, (W, N).
+    """
+    numbers = np.flatnonzero(usable.any(axis=1))
+    if scaler.per != "series" or set(past.store.ids) <= set(scaler.ids):
+        yield scaler.adapt(past.store), numbers
+        return
+    for number in numbers:
+        yield scaler.adapt(_before(past, origins[number]).store), np.array([number])
 
 
 def _before(past: History, origins: IntArray) -> History:

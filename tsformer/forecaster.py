@@ -36,6 +36,7 @@ from tsformer.history import (
     window_frame,
 )
 from tsformer.hub import download_folder, upload_folder
+from tsformer.importance import covariate_importance
 from tsformer.model_card import model_card
 from tsformer.model_folder import read_folder, write_folder
 from tsformer.nn import ForecastNetwork
@@ -314,6 +315,59 @@ class Forecaster:
             self.network, self.config, None, history, Asked({}), steps=self.horizon, batch_size=64
         )
         return attention_maps(forecaster, groups[chosen], origins[chosen], scaler, known[chosen])
+
+    def covariate_importance(
+        self,
+        frame: Any,
+        n_windows: int = 10,
+        step: int | None = None,
+        *,
+        repeats: int = 5,
+        seed: int = 0,
+        batch_size: int = 1024,
+    ) -> pd.DataFrame:
+        """Tell by how much the error rises when a covariate belongs to another time and series.
+
+        The last windows of each series are forecast as by `cross_validate`, and again with one
+        covariate swapped, over context and horizon together, for that of another window of the
+        table, drawn anew in each repeat; static covariates for those of another series (permutation
+        importance: Breiman 2001; Fisher, Rudin & Dominici 2019). Within a window its course stays
+        real. Errors are in scaled units, those of `scaling`, in which series count alike.
+
+        It says what this model uses, not what causes what. Of covariates that tell the same, each
+        may seem unimportant. On rows that the model was trained on, what it knows by heart counts
+        too: give it later ones.
+
+        Args:
+            frame: series with their truth; see `cross_validate`.
+            n_windows: of each series, at most.
+            step: steps from one cutoff to the next; H when None.
+            repeats: how often each covariate is swapped, R.
+            seed: of the windows that lend their covariates.
+            batch_size: windows forecast at once.
+
+        Returns:
+            A row for each covariate, the most important first: `covariate`; `kind`: past, future,
+            static or calendar (the places in day, week and year together, and `holidays`); `mae`:
+            mean absolute error with it swapped; `importance`: how much that is above the error as
+            it is, a mean over repeats; `std` over them; and `ratio`: of both errors. NaN where no
+            swap changed anything, such as a static covariate of a single series.
+
+        Raises:
+            DataError: see `cross_validate`; no value is known in the windows, or the table has no
+                other window.
+            ConfigError: the model has neither covariates nor calendar, or an argument is out of
+                range.
+        """
+        return covariate_importance(
+            self,
+            frame,
+            n_windows=count("n_windows", n_windows),
+            step=self.horizon if step is None else num_steps("step", step),
+            repeats=count("repeats", repeats),
+            seed=count("seed", seed, least=0),
+            batch_size=count("batch_size", batch_size),
+        )
 
     def cross_validate(
         self,

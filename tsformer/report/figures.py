@@ -34,44 +34,36 @@ def draw_forecasts(data: ForecastData, forecaster: Forecaster) -> Figure:
     forecasts = points[MODEL]  # (B, H, C)
     # A context of many horizons would hide the forecast: show its end.
     length = min(data.config.context_length, 3 * horizon)
-    figure = Figure(figsize=(10, 2.6 * len(picked)), layout="constrained")
-    axes = figure.subplots(len(picked), 1, squeeze=False)[:, 0]
-    for window, ax in enumerate(axes):
+    seen, ahead = [], []
+    for window, split in enumerate(origin):
         channel = window % data.groups.shape[1]
-        series, split = members[window, channel], origin[window]
-        begin = max(split - length, store.starts[series])
+        series = members[window, channel]
+        begin = min(max(split - length, store.starts[series]), split - 1)
         stamps = store.stamps(np.arange(begin, split + horizon))
         if dataset.time_zone and stamps.tz is not None:
             stamps = stamps.tz_convert(dataset.time_zone)
-        values = pd.Series(store.values(series, begin, split + horizon), index=stamps)
-        intervals = {}
+        values = store.values(series, begin, split + horizon)
+        rows = pd.DataFrame({"unique_id": store.ids[series], "ds": stamps, "y": values})
+        future = rows[split - begin :].assign(
+            cutoff=stamps[split - begin - 1], tsformer=forecasts[window, :, channel]
+        )
         if quantiles.size:
             ends = quantiles[window, :, channel]  # (H, Q)
             for nominal in central_intervals(data.config.model.quantiles)[:_NUM_INTERVALS]:
                 lower, upper = interval_ends(data.config.model.quantiles, nominal)
-                intervals[nominal] = tuple(
-                    pd.Series(ends[:, end], index=stamps[split - begin :]) for end in (lower, upper)
-                )
-        plot_forecast(
-            ax,
-            intervals=intervals,
-            context=values[: split - begin],
-            truth=values[split - begin :],
-            forecast=pd.Series(forecasts[window, :, channel], index=stamps[split - begin :]),
-            unit=dataset.unit,
-        )
-        title = str(store.ids[series])[:80]
-        ax.set_title(title, loc="left", fontsize="medium", parse_math=False)
-    axes[0].legend(ncols=5, frameon=False, loc="lower right", bbox_to_anchor=(1, 1))
-    return figure
+                future[f"tsformer-lo-{100 * nominal:g}"] = ends[:, lower]
+                future[f"tsformer-hi-{100 * nominal:g}"] = ends[:, upper]
+        seen.append(rows[: split - begin])
+        ahead.append(future)
+    # Windows of a series may overlap.
+    history = pd.concat(seen).drop_duplicates(["unique_id", "ds"])
+    return plot_forecast(pd.concat(ahead), history, context=length, unit=dataset.unit)
 
 
 def draw_errors(data: ForecastData, evaluations: Mapping[str, Evaluation]) -> Figure:
     """Draw the error by horizon step of all methods, in original units if there is one target."""
-    figure = Figure(figsize=(8, 4.5), layout="constrained")
     pooled = data.store.has_target_columns
-    plot_error_by_horizon(
-        figure.subplots(),
+    return plot_error_by_horizon(
         {
             method: (both.scaled if pooled else both.original).mae_by_step()
             for method, both in evaluations.items()
@@ -79,7 +71,6 @@ def draw_errors(data: ForecastData, evaluations: Mapping[str, Evaluation]) -> Fi
         step=step_of(data.store.freq),
         unit="scaled" if pooled else data.config.dataset.unit,
     )
-    return figure
 
 
 def draw_calibration(evaluations: Mapping[str, Evaluation]) -> Figure:
@@ -89,11 +80,9 @@ def draw_calibration(evaluations: Mapping[str, Evaluation]) -> Figure:
         for method, evaluation in evaluations.items()
         if evaluation.quantiles is not None
     }
-    figure = Figure(figsize=(5, 5), layout="constrained")
     levels = next(iter(errors.values())).levels
     fractions = {method: error.fraction_below() for method, error in errors.items()}
-    plot_calibration(figure.subplots(), levels, fractions)
-    return figure
+    return plot_calibration(pd.DataFrame(fractions, index=list(levels)))
 
 
 def draw_training(run: Path, best_step: int) -> Figure:

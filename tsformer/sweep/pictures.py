@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
-from tsformer.plots import CONTEXT, PALETTE
+from tsformer.plots.style import CONTEXT, PALETTE
 from tsformer.sweep.board import Record
 from tsformer.sweep.space import Choice, Dimension, Interval
 
