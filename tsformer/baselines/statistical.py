@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtri
 
 from tsformer.baselines.past import is_constant
 from tsformer.data.calendar import seasonal_periods
@@ -122,6 +121,8 @@ def random_walk(y: FloatArray, steps: int, levels: Sequence[float]) -> FloatArra
     """Return the last value, and the normal quantiles of a random walk from it on, (1+Q, H)."""
     if len(y) == 0:
         return np.full((1 + len(levels), steps), np.nan)
+    from scipy.special import ndtri  # here, as it takes a fifth of a second
+
     spread = np.sqrt(np.mean(np.diff(y) ** 2)) if len(y) > 1 else 0.0
     deviations = np.concatenate([[0.0], ndtri(np.asarray(levels, float))])
     return y[-1] + spread * deviations[:, None] * np.sqrt(np.arange(1, steps + 1))
