@@ -8,7 +8,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from tests.data.frames import long_frame
-from tests.evaluation.test_testing import H, NAIVE, QUANTILES, data_of, forecaster_of
+from tests.evaluation.test_testing import NAIVE, QUANTILES, H, data_of, forecaster_of
 from tsformer.data.forecast_data import ForecastData
 from tsformer.data.table import SeriesTable
 from tsformer.evaluation.testing import MODEL, evaluate, naive_error
