@@ -19,7 +19,7 @@ from tsformer.report.content import Figures, Report, WindowView
 from tsformer.report.html_tables import format_column
 from tsformer.report.page import render, write_report
 
-HOSTILE = "<img src=x onerror=alert(1)></script><!-- \"' &amp; ${title} \ud800"
+HOSTILE = "<img src=x onerror=alert(1)></script><!-- \"' &amp; ${title}"
 SECTIONS = {
     "headline": "results",
     "windows": "forecasts",
