@@ -29,6 +29,8 @@ def method_names(report: Report) -> list[str]:
     for table in (*report.error_by.values(), report.calibration, report.series):
         if table is not None:
             names |= dict.fromkeys(map(str, table.columns))
+    if not names and report.headline and report.headline[0].rows:
+        return [str(report.headline[0].rows[0][0])]
     return list(names)
 
 

@@ -19,7 +19,8 @@ _NO_FIGURE = "\N{EN DASH}"
 
 def figures_table(figures: Figures, methods: Sequence[str]) -> str:
     """Return a table whose numbers are aligned; a row that names a method bears its colour."""
-    rows = figures.rows[:_MAX_ROWS]
+    rows, rest = figures.rows[:_MAX_ROWS], len(figures.rows) - _MAX_ROWS
+    told = figures.note if rest <= 0 else f"{figures.note} {rest:,} more rows are left out."
     columns = list(zip_longest(*rows))[: len(figures.columns)]
     texts = [_row_names(columns[0]), *map(format_column, columns[1:])] if rows else []
     head = "".join(
@@ -27,7 +28,7 @@ def figures_table(figures: Figures, methods: Sequence[str]) -> str:
     )
     body = "".join(_figures_row(cells, methods) for cells in zip(*texts, strict=True))
     caption = f"<caption>{escape(figures.title)}</caption>" if figures.title else ""
-    note = f'<p class="note">{escape(figures.note)}</p>' if figures.note else ""
+    note = f'<p class="note">{escape(told)}</p>' if told else ""
     table = f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     return scrolling(table, figures.title or "Figures") + note
 
@@ -45,22 +46,21 @@ def series_table(
     Returns:
         The table, and what it leaves out, if anything.
     """
-    ranked = errors.sort_values(errors.columns[0], ascending=False, kind="stable")  # NaN last
-    ranks = np.arange(1, len(ranked) + 1)
+    model = errors.columns[0]
+    ranked = errors.dropna(subset=[model]).sort_values(model, ascending=False, kind="stable")
     count, note = len(ranked), ""
+    ranks = np.arange(1, count + 1)
     if count > 2 * MAX_RANKED:
         shown = np.r_[:MAX_RANKED, count - MAX_RANKED : count]
         ranked, ranks = ranked.iloc[shown], ranks[shown]
         note = f"The {MAX_RANKED} worst and the {MAX_RANKED} best of {count:,} series are shown."
-    columns = [ranked[name].tolist() for name in ranked.columns]
-    texts = list(map(format_column, columns))
+    columns = [ranked[method].tolist() for method in ranked.columns]
+    texts = [format_column(column) for column in columns]
+    cells = zip(zip(*columns, strict=True), zip(*texts, strict=True), strict=True)
     rows = "".join(
-        _series_row(rank, str(name), places, values, cells)
-        for rank, name, values, cells in zip(
-            ranks.tolist(), ranked.index, zip(*columns, strict=True), zip(*texts, strict=True),
-            strict=True,
-        )
-    )  # fmt: skip
+        _series_row(rank, str(name), places, *row)
+        for rank, name, row in zip(ranks.tolist(), ranked.index, cells, strict=True)
+    )
     heads = _sort_head("Rank", "ascending") + _sort_head("Series")
     for name in map(str, ranked.columns):
         heads += _sort_head(name, swatch=swatch(name, methods))
@@ -127,7 +127,7 @@ def _series_row(
     name: str,
     places: Mapping[str, int],
     values: Sequence[float],
-    cells: Sequence[str],
+    texts: Sequence[str],
 ) -> str:
     label = escape(shorten(name))
     if name in places:
@@ -135,8 +135,8 @@ def _series_row(
     return (
         f'<tr><td data-value="{rank}">{rank:,}</td><th scope="row">{label}</th>'
         + "".join(
-            f'<td data-value="{value:.6g}">{cell}</td>'
-            for value, cell in zip(values, cells, strict=True)
+            f'<td data-value="{value:.6g}">{text}</td>'
+            for value, text in zip(values, texts, strict=True)
         )
         + "</tr>"
     )

@@ -16,7 +16,7 @@ from tsformer.report.charts import chart_json, is_empty, method_names, windows_w
 from tsformer.report.content import Report
 from tsformer.report.html_tables import figures_table, pairs_table, series_table
 
-_MAX_TEXT = 200_000  # characters of the settings
+_MAX_TEXT = 200_000  # characters of the settings, and of the code
 
 _FORECASTS = """
 <div class="controls">
@@ -101,8 +101,8 @@ def _sections(report: Report, series: Sequence[str]) -> Iterator[_Section]:
     yield _Section("training", "Training", "" if is_empty(report.curves) else _card("", training))
     data = pairs_table(report.data, "Data")
     yield _Section("data", "Data", _card("", data) if report.data else "")
-    yield _Section("settings", "Settings", _settings(report.settings[:_MAX_TEXT]))
-    yield _Section("use", "Use the model", _how_to_load(report.how_to_load[:_MAX_TEXT]))
+    yield _Section("settings", "Settings", _settings(_cut(report.settings)))
+    yield _Section("use", "Use the model", _how_to_load(_cut(report.how_to_load)))
 
 
 def _figures(report: Report) -> str:
@@ -145,6 +145,10 @@ def _settings(text: str) -> str:
 def _how_to_load(code: str) -> str:
     button = '<button type="button" class="copy">Copy</button>'
     return _card("code", f"{button}<pre><code>{escape(code)}</code></pre>") if code else ""
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}\n# The rest is left out."
 
 
 def _notes(notes: Sequence[str]) -> str:
