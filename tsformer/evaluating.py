@@ -225,6 +225,7 @@ def _report(
     errors = series_errors(evaluated.by_series, metric)
     shown = choose_windows(store, forecasts, choose_series(errors))
     steps = len(next(iter(forecasts.columns.values()))[0])
+    zone = config.dataset.time_zone or own.time_zone
     where = "the test part" if config.part == "test" else "the table"
     title = f"{len(forecasts.series):,} windows of {steps} steps of {where}"
     headline = score_figures(evaluated.total, title + (f", in {unit}" if unit else ""))
@@ -242,13 +243,13 @@ def _report(
             forecasts,
             shown,
             min(own.context_length, 3 * steps),
-            config.dataset.time_zone or own.time_zone,
+            zone,
         ),
         error_by=error_tables(evaluated.by_group, metric),
         error=metric if metric != "MAE" else "mean absolute error",
         calibration=fraction_below(rows),
         series=errors,
-        data=describe_data(past.store, config.dataset.path),
+        data=describe_data(past.store, config.dataset.path, zone),
         settings=yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False),
         how_to_load=how_to_load(config.model, needs_future=bool(own.columns.future_covariates)),
         notes=[*filter(None, [found.left_out]), *_notes(frame, rows)],

@@ -7,7 +7,8 @@ from numpy.testing import assert_allclose
 from utilsforecast import losses
 from utilsforecast.evaluation import evaluate
 
-from tsformer.errors import DataError
+from tsformer import evaluation
+from tsformer.errors import ConfigError, DataError
 from tsformer.evaluation.frames import (
     GROUPS,
     groups_of,
@@ -190,6 +191,27 @@ def test_methods_are_compared_on_the_same_rows_and_those_without_forecasts_left_
     assert point_columns(rows) == ["tsformer", "naive"]
     assert len(rows) == frame[["y", "tsformer", "naive"]].notna().all(axis=1).sum()
     assert (score(frame)["rows"] == len(rows)).all()
+
+
+def test_groups_of_the_calendar_need_no_preparation():
+    frame = random_frame()
+    pd.testing.assert_frame_equal(
+        evaluation.score(frame, "hour"), score(with_groups(frame, "h"), "hour")
+    )
+
+
+@pytest.mark.parametrize(
+    ("columns", "by", "message"),
+    [
+        (["unique_id", "ds", "tsformer"], None, "lack the columns .'y'."),
+        (["unique_id", "ds", "y"], None, "no column holds forecasts"),
+        (["unique_id", "ds", "y", "tsformer"], "shop", "lack the columns .'shop'."),
+        (["unique_id", "ds", "y", "tsformer"], "hour", "lack the columns .'cutoff'."),
+    ],
+)
+def test_missing_columns_are_named(columns, by, message):
+    with pytest.raises(ConfigError, match=message):
+        score(random_frame()[columns], by)
 
 
 def test_no_truth_and_no_common_row_are_told():

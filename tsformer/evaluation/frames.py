@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from tsformer.data.calendar import step_of
+from tsformer.errors import ConfigError
 
 STEP, HOUR, WEEKDAY, MONTH = GROUPS = "horizon step", "hour", "weekday", "month"
 _NOT_FORECAST = {"unique_id", "target", "ds", "cutoff", "y", *GROUPS}
@@ -44,25 +45,32 @@ def quantile_columns(frame: pd.DataFrame, method: str) -> dict[float, str]:
     return dict(sorted(found.items()))
 
 
-def with_groups(frame: pd.DataFrame, freq: str, zone: str | None = None) -> pd.DataFrame:
+def with_groups(
+    frame: pd.DataFrame, freq: str | None = None, zone: str | None = None
+) -> pd.DataFrame:
     """Return the frame with the groups that its errors are told by.
 
     Args:
         frame: one row for each step of each window.
-        freq: step of the series.
+        freq: step of the series; None: one below an hour.
         zone: whose clock tells hour, weekday and month of stamps that carry a zone.
 
     Returns:
         With the columns `horizon step` (1..H), and `hour`, `weekday` and `month` of the step that
         is forecast, in their order, where the step is shorter than these go on.
+
+    Raises:
+        ConfigError: the frame lacks `unique_id`, `ds` or `cutoff`.
     """
+    if missing := [name for name in ("unique_id", "ds", "cutoff") if name not in frame]:
+        raise ConfigError(f"the forecasts lack the columns {missing}; they have {list(frame)}.")
     window = [name for name in ("unique_id", "target", "cutoff") if name in frame]
     stamps = frame["ds"]
     if zone is not None and stamps.dt.tz is not None:
         stamps = stamps.dt.tz_convert(zone)
     rank = frame.groupby(window, sort=False, observed=True)["ds"].rank(method="first")
     groups = {STEP: rank.astype(int)}
-    step = step_of(freq)
+    step = pd.Timedelta(0) if freq is None else step_of(freq)
     if step < pd.Timedelta(days=1):
         groups[HOUR] = stamps.dt.hour
     if step <= pd.Timedelta(days=1):

@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 from utilsforecast import losses
 
-from tsformer.errors import DataError
-from tsformer.evaluation.frames import point_columns, quantile_columns
+from tsformer.errors import ConfigError, DataError
+from tsformer.evaluation.frames import GROUPS, point_columns, quantile_columns, with_groups
 from tsformer.metrics import central_intervals, interval_ends
 
 _ALL = "all"
@@ -58,7 +58,8 @@ def score(
         frame: `unique_id, ds, y` and forecasts, one column `METHOD` a method, and its quantiles
             `METHOD-lo-90, METHOD-hi-90` or `METHOD-q-0.1`; rows without a truth, or without a
             forecast of each method, count not (see `comparable`).
-        by: column whose groups are scored each; None: all rows together.
+        by: column whose groups are scored each, also `horizon step`, `hour`, `weekday` or `month`,
+            as `with_groups` tells them; None: all rows together.
         scales: of the series; without them MASE, RMSSE and MSIS are left out, and series without
             a scale do not count in them.
 
@@ -72,7 +73,14 @@ def score(
 
     Raises:
         DataError: there is no row to score.
+        ConfigError: the frame lacks a column.
     """
+    if by in GROUPS and by not in frame:
+        frame = with_groups(frame)
+    if missing := [name for name in ("unique_id", "ds", "y", by) if name and name not in frame]:
+        raise ConfigError(f"the forecasts lack the columns {missing}; they have {list(frame)}.")
+    if not point_columns(frame):
+        raise ConfigError(f"no column holds forecasts; there are {list(frame)}.")
     rows = comparable(frame).drop(columns="cutoff", errors="ignore")
     methods = point_columns(rows)
     group = by or _ALL

@@ -92,11 +92,10 @@ def window_views(
     views = []
     for number in numbers:
         series, origin = int(windows.series[number]), int(windows.origins[number])
-        begin = max(origin - context, int(store.starts[series]))
+        # A channel may begin behind the others that it is forecast with.
+        begin = min(max(origin - context, int(store.starts[series])), origin - 1)
         steps = windows.columns[methods[0]].shape[1]
-        stamps = store.stamps(np.arange(begin, origin + steps))
-        if zone and stamps.tz is not None:
-            stamps = stamps.tz_convert(zone)
+        stamps = in_zone(store.stamps(np.arange(begin, origin + steps)), zone)
         seen, ahead = stamps[: origin - begin], stamps[origin - begin :]
 
         def column(name: str, number: int = number, ahead: Any = ahead) -> pd.Series:
@@ -119,12 +118,18 @@ def window_views(
     return views
 
 
-def describe_data(store: SeriesStore, source: str) -> dict[str, Cell]:
-    """Return what a table holds, by name."""
+def describe_data(store: SeriesStore, source: str, zone: str | None) -> dict[str, Cell]:
+    """Return what a table holds, by name.
+
+    Args:
+        store: the series.
+        source: where the table is.
+        zone: that stamps which carry a zone are told in.
+    """
     missing = sum(int(np.isnan(values).sum()) for _, values in store.blocks())
     rows = int(store.offsets[-1])
     lengths = store.lengths
-    span = store.stamps(np.array([0, max(int(store.ends.max()), 1) - 1]))
+    span = in_zone(store.stamps(np.array([0, max(int(store.ends.max()), 1) - 1])), zone)
     return {
         "table": source,
         "series": f"{len(store.ids):,}",
@@ -145,6 +150,11 @@ def how_to_load(folder: str, *, needs_future: bool) -> str:
         f"forecaster = Forecaster.load({folder!r})\n"
         f"forecast = forecaster.predict(history{future}){comment}\n"
     )
+
+
+def in_zone(stamps: pd.DatetimeIndex, zone: str | None) -> pd.DatetimeIndex:
+    """Return stamps by the clock of a zone, if there is one and they carry one."""
+    return stamps if zone is None or stamps.tz is None else stamps.tz_convert(zone)
 
 
 def _pivoted(scores: pd.DataFrame, by: str, metric: str) -> pd.DataFrame:

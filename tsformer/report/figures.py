@@ -19,6 +19,7 @@ from tsformer.plots import (
     plot_forecast,
     plot_training,
 )
+from tsformer.report.assembly import in_zone
 
 _NUM_PICTURED = 4
 _NUM_INTERVALS = 2  # the widest
@@ -39,9 +40,7 @@ def draw_forecasts(data: ForecastData, forecaster: Forecaster) -> Figure:
         channel = window % data.groups.shape[1]
         series = members[window, channel]
         begin = min(max(split - length, store.starts[series]), split - 1)
-        stamps = store.stamps(np.arange(begin, split + horizon))
-        if dataset.time_zone and stamps.tz is not None:
-            stamps = stamps.tz_convert(dataset.time_zone)
+        stamps = in_zone(store.stamps(np.arange(begin, split + horizon)), dataset.time_zone)
         values = store.values(series, begin, split + horizon)
         rows = pd.DataFrame({"unique_id": store.ids[series], "ds": stamps, "y": values})
         future = rows[split - begin :].assign(

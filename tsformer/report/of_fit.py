@@ -76,7 +76,7 @@ def fit_report(
         series=errors,
         curves=pd.read_csv(curves) if config.logger.csv and curves.exists() else None,
         best_step=best_step,
-        data=describe_data(store, config.dataset.path) | _parts(data),
+        data=describe_data(store, config.dataset.path, config.dataset.time_zone) | _parts(data),
         settings=yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False),
         how_to_load=how_to_load(
             str(run / "model"), needs_future=bool(data.columns.future_covariates)
