@@ -27,10 +27,11 @@ def figures_table(figures: Figures, methods: Sequence[str]) -> str:
         f'<th scope="col">{escape(name)}</th>' if name else "<td></td>" for name in figures.columns
     )
     body = "".join(_figures_row(cells, methods) for cells in zip(*texts, strict=True))
-    caption = f"<caption>{escape(figures.title)}</caption>" if figures.title else ""
+    # Not a caption, which would scroll with a table that is wider than a phone.
+    title = f"<h3>{escape(figures.title)}</h3>" if figures.title else ""
     note = f'<p class="note">{escape(told)}</p>' if told else ""
-    table = f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-    return scrolling(table, figures.title or "Figures") + note
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return title + scrolling(table, figures.title or "Figures") + note
 
 
 def series_table(
