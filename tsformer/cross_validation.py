@@ -5,15 +5,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from tsformer.arguments import Asked
 from tsformer.baselines.registry import baseline_forecasts, check_installed
 from tsformer.data.checks import listed
 from tsformer.data.scaling import Scaler
+from tsformer.data.splits import grid_time
 from tsformer.data.store import SeriesStore
 from tsformer.data.types import BoolArray, FloatArray, IntArray
 from tsformer.data.windows import group_spans
-from tsformer.errors import DataError
+from tsformer.errors import ConfigError, DataError
 from tsformer.history import History, WindowForecasts, by_series
 from tsformer.prediction import OriginForecaster, whole_steps
 
@@ -98,6 +100,21 @@ def backtest(
     forecasts = forecasts._replace(columns=forecasts.columns | others)
     left_out = _left_out(past, usable, n_windows, _since(store, begin))
     return Backtest(history.store, forecasts, left_out)
+
+
+def position_of(past: History, since: str | pd.Timestamp | None) -> int:
+    """Return the grid position of a local time, which no window is to begin before.
+
+    Raises:
+        ConfigError: it is no time, or lies behind the table.
+    """
+    if since is None:
+        return 0
+    grid, stamp = past.store.grid, grid_time("since", since, past.store)
+    if stamp > grid[-1]:
+        last = past.store.stamps(np.array([len(grid) - 1]))[0]
+        raise ConfigError(f"since={str(since)!r} lies behind the table, which ends at {last}.")
+    return int(np.count_nonzero(grid < stamp))
 
 
 def window_origins(

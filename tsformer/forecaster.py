@@ -16,12 +16,11 @@ from tsformer.arguments import Asked, count, num_steps, quantile_levels
 from tsformer.attention_maps import AttentionMaps, attention_maps, chosen_groups
 from tsformer.checkpoint import read_checkpoint
 from tsformer.conformal import ConformalOffsets
-from tsformer.cross_validation import backtest
+from tsformer.cross_validation import backtest, position_of
 from tsformer.data.covariates import CovariateEncoder
 from tsformer.data.future import read_future
 from tsformer.data.scaling import Scaler
 from tsformer.data.sources import errors_naming, read_frame
-from tsformer.data.splits import grid_time
 from tsformer.data.types import Float32Array, FloatArray, IntArray
 from tsformer.data.windows import group_spans
 from tsformer.data.writing import write_parquet
@@ -429,7 +428,7 @@ class Forecaster:
             step=steps if step is None else num_steps("step", step),
             steps=steps,
             asked=asked,
-            begin=_position(past, since),
+            begin=position_of(past, since),
             refit=refit_arguments(refit, seed),
             baselines=[baselines] if isinstance(baselines, str) else list(baselines),
             batch_size=count("batch_size", batch_size),
@@ -583,17 +582,6 @@ def refit_arguments(refit: bool | Mapping[str, Any], seed: int) -> dict[str, Any
             f"{', '.join(sorted(known))}."
         )
     return usual | {"seed": seed, **given}
-
-
-def _position(past: History, since: str | pd.Timestamp | None) -> int:
-    """Return the grid position of a time, which no window is to begin before."""
-    if since is None:
-        return 0
-    grid, stamp = past.store.grid, grid_time("since", since, past.store)
-    if stamp > grid[-1]:
-        last = past.store.stamps(np.array([len(grid) - 1]))[0]
-        raise ConfigError(f"since={str(since)!r} lies behind the table, which ends at {last}.")
-    return int(np.count_nonzero(grid < stamp))
 
 
 def _encode_future(
