@@ -1,19 +1,6 @@
 """Test a model on a table's past: `python scripts/evaluate.py model=... dataset=...`."""
 
-from typing import Any
-
-from tsformer.cli import CONF_FITTED, run_script
-from tsformer.config import parse
-from tsformer.evaluation.config import EvaluateConfig
-
-
-def main(settings: dict[str, Any]) -> None:
-    """Backtest, print the scores, and write them with a report."""
-    parse(EvaluateConfig, settings)  # tells mistakes before torch is loaded, which takes seconds
-    from tsformer.evaluating import evaluate
-
-    evaluate(settings)
-
+from tsformer.commands.evaluate import run
 
 if __name__ == "__main__":
-    run_script("evaluate", main, CONF_FITTED)
+    run()

@@ -1,19 +1,6 @@
 """Forecast all series of a table: `python scripts/forecast.py model=... input=... output=...`."""
 
-from typing import Any
-
-from tsformer.batch.config import parse_batch
-from tsformer.cli import CONF_FITTED, run_script
-
-
-def main(settings: dict[str, Any]) -> None:
-    """Forecast, and print what was written."""
-    parse_batch(settings)  # tells mistakes before torch is loaded, which takes seconds
-    from tsformer.batch.run import forecast_files
-
-    if summary := forecast_files(settings):
-        print(summary)
-
+from tsformer.commands.forecast import run
 
 if __name__ == "__main__":
-    run_script("forecast", main, CONF_FITTED)
+    run()

@@ -16,9 +16,9 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from tsformer.errors import TsformerError
+from tsformer.places import CONF
 from tsformer.sweep.sweeper import register
 
-CONF = Path(__file__).resolve().parents[1] / "conf"
 # Of scripts that take a fitted model: beside conf/model/, model=... would choose a file of it.
 CONF_FITTED = CONF / "fitted"
 _SHARED = ("dataset", "paths")  # groups that those scripts take as well

@@ -37,6 +37,7 @@ from tsformer.forecaster_config import (
 from tsformer.loggers import check_installed, join_curves, log_test, open_loggers
 from tsformer.model_card import model_card
 from tsformer.module import ForecastModule
+from tsformer.places import command
 from tsformer.plots import plot_lr_test
 from tsformer.provenance import write_provenance
 from tsformer.quiet import quiet
@@ -163,7 +164,7 @@ def fit_as_rank(settings: Mapping[str, Any]) -> FitResult:
                     data, module, run, described, world=world, place=place, loggers=loggers
                 )
             except Interrupted:
-                again = f"python scripts/fit.py {shlex.quote(f'resume={run}')}"
+                again = f"{command('fit')} {shlex.quote(f'resume={run}')}"
                 if data.config.trial is not None:
                     again = "the command of the sweep, once more"
                 log.info("Interrupted. To go on: %s", again)

@@ -19,10 +19,10 @@ from rich.markdown import Markdown
 
 from benchmarks.common import commit, machine
 from benchmarks.results import Record, add_record, read_records
-from tsformer.cli import CONF
 from tsformer.data.writing import write_atomically
 from tsformer.errors import ConfigError
 from tsformer.evaluation.testing import MODEL
+from tsformer.places import CONF
 from tsformer.training import fit
 
 PLAN = CONF.with_name("docs") / "benchmarks" / "ablation.yaml"

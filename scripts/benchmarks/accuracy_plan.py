@@ -12,11 +12,11 @@ from omegaconf import DictConfig, OmegaConf
 
 from benchmarks.linear import RECIPES, TRAINING
 from benchmarks.statistical import METHODS, is_installed
-from tsformer.cli import CONF
 from tsformer.config import DatasetConfig, PathsConfig, parse
 from tsformer.data.catalog import find_file
 from tsformer.errors import ConfigError, DataError
 from tsformer.evaluation.testing import MODEL
+from tsformer.places import CONF
 
 # Steps that the linear baselines see, as in Zeng et al. 2023.
 LOOK_BACKS = {"illness": 104}

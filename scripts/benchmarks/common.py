@@ -13,7 +13,7 @@ import torch
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from tsformer.cli import CONF
+from tsformer.places import CONF
 
 
 def interleaved(

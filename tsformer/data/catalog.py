@@ -13,11 +13,9 @@ from tsformer.data.lengths import suggest_lengths
 from tsformer.data.splits import split_ends
 from tsformer.data.table import SeriesTable
 from tsformer.errors import ConfigError, DataError
+from tsformer.places import DATASETS, command
 
 log = logging.getLogger(__name__)
-
-# Data that come with the source tree, beside the package.
-EMBEDDED = Path(__file__).resolve().parents[2] / "datasets"
 
 
 def find_file(dataset: DatasetConfig, data_folder: str, *, allow_download: bool = False) -> Path:
@@ -37,7 +35,7 @@ def find_file(dataset: DatasetConfig, data_folder: str, *, allow_download: bool 
     if dataset.path == "":
         raise ConfigError("dataset.path: name your CSV or Parquet file, dataset.path=my.csv")
     path = Path(dataset.path).expanduser()
-    places = [path] if path.is_absolute() else [path, Path(data_folder) / path, EMBEDDED / path]
+    places = [path] if path.is_absolute() else [path, Path(data_folder) / path, DATASETS / path]
     for place in places:
         if place.exists() or match_files(place):
             return place
@@ -60,7 +58,7 @@ def _how_to_download(dataset: DatasetConfig, target: Path, allow_download: bool)
         return (
             f"\nTo download it from {dataset.url} (licence: {dataset.licence or 'not stated'}) to "
             f"{target.absolute()}, add paths.download=true to the command:\n"
-            f"  python scripts/fit.py dataset={dataset.name} paths.download=true"
+            f"  {command('fit')} dataset={dataset.name} paths.download=true"
         )
     if allow_download:
         return "\nIt cannot be downloaded: there is no dataset.url."

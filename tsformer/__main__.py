@@ -1,0 +1,50 @@
+"""The command line: `tsformer fit dataset=electricity`, or `python -m tsformer fit ...`."""
+
+import sys
+from importlib import import_module
+
+from tsformer import __version__
+
+COMMANDS = {
+    "check": "look through a table as a fit would take it",
+    "fit": "train, test, draw and save a forecaster, or search for the best settings with -m",
+    "fine_tune": "go on training a model with a table of one's own",
+    "evaluate": "test a model on a table's past, beside other methods",
+    "forecast": "forecast all series of a table",
+    "export": "write the network of a model as one file",
+    "info": "tell versions and devices",
+}
+
+
+def main() -> None:
+    """Run the command that the arguments of this process name."""
+    name = sys.argv[1] if len(sys.argv) > 1 else "--help"
+    if name in COMMANDS:
+        # What stands before the arguments is how usage is told.
+        sys.argv[:2] = [f"tsformer {name}"]
+        import_module(f"tsformer.commands.{name}").run()
+    elif name in ("-V", "--version"):
+        print(f"tsformer {__version__}")
+    elif name in ("-h", "--help"):
+        print(_usage())
+    else:
+        print(f"error: there is no command {name!r}\n\n{_usage()}", file=sys.stderr)
+        sys.exit(2)
+
+
+def _usage() -> str:
+    lines = [f"  {name:10} {what}" for name, what in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: tsformer COMMAND [KEY=VALUE ...]",
+            "",
+            *lines,
+            "",
+            "tsformer COMMAND --help tells the settings; tsformer --version the version.",
+            "--config-dir DIR adds a folder of configs of one's own, DIR/dataset/mine.yaml say.",
+        ]
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,29 @@
+"""Go on training a model: `python scripts/fine_tune.py model=runs/.../model input=my.csv`."""
+
+import logging
+from inspect import signature
+from typing import Any
+
+from tsformer.cli import CONF_FITTED, run_script
+from tsformer.errors import ConfigError
+
+log = logging.getLogger(__name__)
+
+
+def main(settings: dict[str, Any]) -> None:
+    """Fine-tune, and tell where the model lies."""
+    from tsformer import Forecaster
+
+    arguments = signature(Forecaster.fine_tune).parameters.keys() - {"self", "frame"}
+    if unknown := sorted(settings.keys() - {"model", "input", "device", *arguments}):
+        raise ConfigError(f"{unknown[0]}: there is no such setting")
+    if not settings["output"]:
+        raise ConfigError("output: a folder is needed, which receives the model")
+    model, source, device = (settings.pop(name) for name in ("model", "input", "device"))
+    Forecaster.load(model, device).fine_tune(source, **settings)
+    log.info("Model folder: %s/model", settings["output"])
+
+
+def run() -> None:
+    """Run the command with the arguments of this process."""
+    run_script("fine_tune", main, CONF_FITTED)

@@ -1,0 +1,13 @@
+"""Where configs and embedded data lie: in the source tree, or in the installed package."""
+
+from pathlib import Path
+
+_PACKAGE = Path(__file__).resolve().parent
+SOURCE = _PACKAGE.parent if (_PACKAGE.parent / "conf" / "fit.yaml").is_file() else None
+CONF = (SOURCE or _PACKAGE) / "conf"
+DATASETS = (SOURCE or _PACKAGE) / "datasets"
+
+
+def command(name: str) -> str:
+    """Return how a command is called here, such as `python scripts/fit.py`."""
+    return f"tsformer {name}" if SOURCE is None else f"python scripts/{name}.py"
