@@ -30,7 +30,9 @@ OPTIONS = (
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
     """Give one Chromium for all tests; in CI there has to be one."""
-    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    names = ("chromium", "chromium-browser", "google-chrome")
+    chromium = next(filter(None, map(shutil.which, names)), None)
+    driver = shutil.which("chromedriver")
     if not (chromium and driver):
         message = "there is no chromium, or no chromedriver"
         pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
