@@ -35,6 +35,7 @@ TINY = {
     "trainer.max_epochs": 1,
     "trainer.progress_bar": False,
     "logger.tensorboard": False,
+    "report": False,
 }
 
 

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from numpy.testing import assert_allclose
 
 from tests.conftest import make_settings
-from tsformer import fit, report
+from tsformer import fit, training
 from tsformer.callbacks import Checkpoints
 from tsformer.data.locking import alone
 from tsformer.errors import ConfigError, DataError, TrainingError
@@ -29,7 +29,7 @@ class Killed(BaseException):
 @pytest.fixture(autouse=True)
 def no_pictures(monkeypatch):
     for name in ("draw_forecasts", "draw_errors", "draw_training"):
-        monkeypatch.setattr(report, name, lambda *_: Figure())
+        monkeypatch.setattr(training, name, lambda *_: Figure())
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ TINY = (
     "model.num_layers=1",
     "trainer.max_steps=6",
     "trainer.progress_bar=false",
+    "report=false",
 )
 MISTAKES = {
     "no group": (["model=null"], "Config group"),
@@ -61,7 +62,7 @@ def run_fit(*overrides: str, cwd: Path = ROOT, **env: str) -> subprocess.Complet
 def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """Return the run folder and the output of a short fit of the default dataset."""
     folder = tmp_path_factory.mktemp("runs") / "run"
-    result = run_fit(*TINY, f"hydra.run.dir={folder}", cwd=folder.parent)
+    result = run_fit(*TINY, "report=true", f"hydra.run.dir={folder}", cwd=folder.parent)
     assert result.returncode == 0, result.stderr
     return folder, result.stdout + result.stderr
 
@@ -79,6 +80,7 @@ def test_a_run_folder_holds_all_that_the_readme_names(finished: tuple[Path, str]
         "checkpoints/best.ckpt",
         "checkpoints/last.ckpt",
         "metrics.json",
+        "report.html",
         "forecast.png",
         "error_by_horizon.png",
         "training.png",
@@ -296,7 +298,7 @@ def test_a_signal_ends_a_fit_with_its_code_and_a_word(
 ) -> None:
     run = tmp_path / "run"
     command = [
-        *(sys.executable, str(ROOT / "scripts" / "fit.py"), *TINY[:3], TINY[-1]),
+        *(sys.executable, str(ROOT / "scripts" / "fit.py"), *TINY[:3], *TINY[-2:]),
         *("trainer.max_epochs=1000", "batch_size=16", f"hydra.run.dir={run}"),
     ]
     with subprocess.Popen(

@@ -24,7 +24,7 @@ COMMON = (
     *("dataset=custom", "dataset.path=table.csv", "context_length=8", "horizon=4"),
     *("model.patch_len=4", "model.d_model=16", "model.num_heads=2", "model.d_ff=32"),
     *("model.dropout=0", "batch_size=64", "eval_batch_size=10", "logger.tensorboard=false"),
-    *("trainer.max_epochs=3", "trainer.progress_bar=false", "paths.cache=null"),
+    *("trainer.max_epochs=3", "trainer.progress_bar=false", "paths.cache=null", "report=false"),
 )
 
 

@@ -20,7 +20,7 @@ TINY = (
     *("dataset=custom", "dataset.path=test.csv", "context_length=8", "horizon=4"),
     *("model.patch_len=4", "model.num_heads=2", "model.d_ff=16", "model.num_layers=1"),
     *("batch_size=64", "trainer.max_steps=4", "trainer.progress_bar=false"),
-    *("logger.tensorboard=false", "logger.csv=false", "paths.cache=null"),
+    *("logger.tensorboard=false", "logger.csv=false", "paths.cache=null", "report=false"),
 )
 MISTAKES = {
     "no multirun": (["sweep=tpe"], "add -m"),
