@@ -253,8 +253,10 @@ def test_a_run_does_not_go_on_with_edited_settings(key, line, changed, stopped):
 
 def test_what_only_shows_or_stores_may_change(stopped, settings, tmp_path):
     file = stopped / "config.yaml"
-    file.write_text(file.read_text().replace("verbose: false", "verbose: true"))
+    text = file.read_text().replace("verbose: false", "verbose: true")
+    file.write_text(text.replace("report: false", "report: true"))
     resume(stopped)
+    assert (stopped / "report.html").is_file()
 
 
 def test_the_best_weights_have_to_be_there(settings, tmp_path, monkeypatch):

@@ -111,7 +111,7 @@ def _create(path: Path, text: str) -> bool:
 
 def training_settings(config: FitConfig) -> str:
     """Return, as JSON, the settings that a training follows from: all but places and looks."""
-    free = {"paths", "resume", "trial", "verbose", "logger", "num_workers"}
+    free = {"paths", "resume", "trial", "verbose", "report", "logger", "num_workers"}
     settings = config.model_dump(mode="json", exclude=free)
     settings["dataset"]["path"] = None  # what lies there is compared
     settings["trainer"]["progress_bar"] = None
