@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,6 +35,7 @@ from tsformer.evaluation.scores import (
 from tsformer.forecaster import Forecaster, refit_arguments
 from tsformer.history import History, read_history, series_names, window_frame
 from tsformer.metrics import seasonal_naive_error
+from tsformer.model_folder import CONFIG
 from tsformer.report.assembly import (
     choose_series,
     choose_windows,
@@ -92,8 +94,12 @@ def evaluate(settings: Mapping[str, Any]) -> Evaluated:
     """
     config = parse(EvaluateConfig, settings)
     output = Path(config.output)
-    if (output / METRICS).exists():
-        raise ConfigError(f"output={config.output}: it holds a run or an evaluation. Name another.")
+    if (output / METRICS).exists() or (output / CONFIG).exists():
+        raise ConfigError(
+            f"output={config.output}: it holds a run, an evaluation or a model. Name another folder."
+        )
+    if output.exists() and not (output.is_dir() and os.access(output, os.W_OK)):
+        raise ConfigError(f"output={config.output}: it is no folder that can be written to.")
     check_installed(config.baselines)
     forecaster = Forecaster.load(config.model, config.device)
     past, train_end, begin = _read(config, forecaster)

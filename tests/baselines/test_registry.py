@@ -1,4 +1,5 @@
 import logging
+import os
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from tsformer.baselines import registry
 from tsformer.baselines.naive import seasonal_naive
 from tsformer.baselines.registry import BASELINES, baseline_forecasts, check_installed
 from tsformer.baselines.statistical import forecast_window
-from tsformer.errors import ConfigError
+from tsformer.errors import ConfigError, TsformerError
 
 LEVELS = [0.1, 0.5, 0.9]
 WINDOWS = np.array([1, 0, 1]), np.array([60, 70, 80])
@@ -146,3 +147,16 @@ def test_a_missing_package_is_told_before_anything_is_computed(monkeypatch, name
     with pytest.raises(ConfigError, match=message):
         baseline_forecasts(store(), *WINDOWS, steps=5, names=["seasonal_naive", name])
     check_installed(["seasonal_naive"])
+
+
+def end_the_process(*_: object) -> None:
+    """Stand in for a process that the system kills."""
+    os._exit(1)
+
+
+def test_a_process_that_dies_is_told(monkeypatch):
+    pytest.importorskip("statsforecast")
+    monkeypatch.setattr(registry, "_AT_ONCE", 1)
+    monkeypatch.setattr(registry, "forecast_window", end_the_process)
+    with pytest.raises(TsformerError, match="has died, or could not start"):
+        baseline_forecasts(store(), *WINDOWS, steps=5, names=["auto_ets"], num_workers=2)

@@ -209,6 +209,14 @@ def test_mistakes_are_told_and_nothing_is_written(mistake: str, folder: Path) ->
     assert not (folder / "out").exists()
 
 
+def test_an_output_that_is_something_else_is_refused_before_any_work(folder: Path) -> None:
+    before = sorted(folder.iterdir())
+    for output in ("my.csv", "model"):
+        with pytest.raises(ConfigError, match="output="):
+            evaluate(settings(folder, output=str(folder / output)))
+    assert sorted(folder.iterdir()) == before
+
+
 def test_other_columns_steps_and_no_truth_are_told(folder: Path) -> None:
     table = pd.read_csv(folder / "my.csv", parse_dates=["ds"])
     table.rename(columns={"y": "load"}).to_csv(folder / "my.csv", index=False)

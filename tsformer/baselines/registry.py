@@ -5,6 +5,7 @@ import multiprocessing
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from importlib.util import find_spec
 from itertools import repeat
 
@@ -16,7 +17,7 @@ from tsformer.baselines.past import past_of
 from tsformer.baselines.statistical import MODELS, forecast_window, seasons_of
 from tsformer.data.store import SeriesStore
 from tsformer.data.types import FloatArray, IntArray
-from tsformer.errors import ConfigError
+from tsformer.errors import ConfigError, TsformerError
 
 log = logging.getLogger(__name__)
 
@@ -129,9 +130,16 @@ def _forecast_statistical(
     if num_workers == 1 or len(pasts) <= _AT_ONCE:
         return _gathered(name, map(forecast_window, *jobs), len(pasts), steps, len(levels))
     spawn = multiprocessing.get_context("spawn")  # a fork would copy the locks of other threads
-    with ProcessPoolExecutor(num_workers, spawn) as pool:
-        results = pool.map(forecast_window, *jobs, chunksize=_AT_ONCE)
-        return _gathered(name, results, len(pasts), steps, len(levels))
+    try:
+        with ProcessPoolExecutor(num_workers, spawn) as pool:
+            results = pool.map(forecast_window, *jobs, chunksize=_AT_ONCE)
+            return _gathered(name, results, len(pasts), steps, len(levels))
+    except BrokenProcessPool as error:
+        raise TsformerError(
+            f"a process that fits {MODELS[name]} has died, or could not start. In a script of your "
+            'own, call it under `if __name__ == "__main__":`; else memory may be short, then lower '
+            "num_workers."
+        ) from error
 
 
 def _gathered(
