@@ -96,7 +96,7 @@ def evaluate(settings: Mapping[str, Any]) -> Evaluated:
     output = Path(config.output)
     if (output / METRICS).exists() or (output / CONFIG).exists():
         raise ConfigError(
-            f"output={config.output}: it holds a run, an evaluation or a model. Name another folder."
+            f"output={config.output}: it holds a run, an evaluation or a model. Name another."
         )
     if output.exists() and not (output.is_dir() and os.access(output, os.W_OK)):
         raise ConfigError(f"output={config.output}: it is no folder that can be written to.")
