@@ -94,38 +94,23 @@ def evaluate(settings: Mapping[str, Any]) -> Evaluated:
     """
     config = parse(EvaluateConfig, settings)
     output = Path(config.output)
-    if (output / METRICS).exists() or (output / CONFIG).exists():
-        raise ConfigError(
-            f"output={config.output}: it holds a run, an evaluation or a model. Name another."
-        )
-    if output.exists() and not (output.is_dir() and os.access(output, os.W_OK)):
-        raise ConfigError(f"output={config.output}: it is no folder that can be written to.")
+    _check_output(output)
     check_installed(config.baselines)
     forecaster = Forecaster.load(config.model, config.device)
     past, train_end, begin = _read(config, forecaster)
     found = _backtest(config, forecaster, past, begin)
-    store, forecasts = found.store, found.forecasts
-    if train_end is None:
-        train_end = int(forecasts.origins.min())
-    scales = _scales(past.store, train_end)
     zone = config.dataset.time_zone or forecaster.config.time_zone
-    frame = with_groups(window_frame(store, forecasts), store.freq, zone)
+    frame = with_groups(window_frame(found.store, found.forecasts), found.store.freq, zone)
     rows = comparable(frame)
-    by_series = score(rows, "unique_id", scales=scales)
-    weights = past.store.weights
-    evaluated = Evaluated(
-        score(rows, scales=scales),
-        mean_over_series(by_series, None if weights is None else pd.Series(weights, store.ids)),
-        compare(rows, loss=config.loss, scales=scales.absolute, seed=config.seed),
-        by_series,
-        {by: score(rows, by, scales=scales) for by in groups_of(rows)},
-        output,
-    )
+    if train_end is None:
+        train_end = int(found.forecasts.origins.min())
+    evaluated = _score(config, past, rows, _scales(past.store, train_end))
     report = _report(config, forecaster, past, found, evaluated, frame, rows)
 
     output.mkdir(parents=True, exist_ok=True)
-    write_parquet(window_frame(store, forecasts, series_names(past)), output / FORECASTS)
-    for by, scores in {"series": by_series, **evaluated.by_group}.items():
+    forecasts = window_frame(found.store, found.forecasts, series_names(past))
+    write_parquet(forecasts, output / FORECASTS)
+    for by, scores in {"series": evaluated.by_series, **evaluated.by_group}.items():
         path = output / f"scores_by_{by.replace(' ', '_')}.csv"
         write_atomically(path, scores.to_csv(index=False))
     if config.report:
@@ -133,7 +118,7 @@ def evaluate(settings: Mapping[str, Any]) -> Evaluated:
     metrics = {
         "model": config.model,
         "dataset": config.dataset.name,
-        "windows": len(forecasts.series),
+        "windows": len(found.forecasts.series),
         "steps": len(frame),
         "steps_scored": len(rows),
         "total": _by(evaluated.total, "method"),
@@ -147,6 +132,16 @@ def evaluate(settings: Mapping[str, Any]) -> Evaluated:
         log.info("%s", note)
     log.info("Evaluation: %s", output / REPORT if config.report else output)
     return evaluated
+
+
+def _check_output(output: Path) -> None:
+    """Refuse a folder that holds something else, before hours of work."""
+    if (output / METRICS).exists() or (output / CONFIG).exists():
+        raise ConfigError(
+            f"output={output}: it holds a run, an evaluation or a model. Name another."
+        )
+    if output.exists() and not (output.is_dir() and os.access(output, os.W_OK)):
+        raise ConfigError(f"output={output}: it is no folder that can be written to.")
 
 
 def _read(config: EvaluateConfig, forecaster: Forecaster) -> tuple[History, int | None, int]:
@@ -203,6 +198,22 @@ def _backtest(
         baselines=config.baselines,
         num_workers=config.num_workers,
         batch_size=config.batch_size,
+    )
+
+
+def _score(config: EvaluateConfig, past: History, rows: pd.DataFrame, scales: Scales) -> Evaluated:
+    """Score the rows that can be compared."""
+    store = past.store
+    weights = None if store.weights is None else pd.Series(store.weights, store.ids)
+    by_series = score(rows, "unique_id", scales=scales)
+    known = scales.absolute.dropna()
+    return Evaluated(
+        score(rows, scales=scales),
+        mean_over_series(by_series, weights),
+        compare(rows, loss=config.loss, scales=known if len(known) else None, seed=config.seed),
+        by_series,
+        {by: score(rows, by, scales=scales) for by in groups_of(rows)},
+        Path(config.output),
     )
 
 

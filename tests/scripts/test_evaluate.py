@@ -178,6 +178,16 @@ def test_tables_of_any_kind_are_evaluated(kind: str, tmp_path: Path) -> None:
         assert set(frame["unique_id"]) == {"7", "10"}  # ids of text files are text
 
 
+def test_a_baseline_without_error_is_compared_with_as_far_as_can_be(folder: Path, capsys) -> None:
+    table = pd.read_csv(folder / "my.csv")
+    table.assign(y=3.0).to_csv(folder / "my.csv", index=False)
+    found = evaluate(settings(folder, report=True))
+    assert (found.total.set_index("method")["MAE"].drop("tsformer") == 0).all()
+    out = capsys.readouterr().out
+    assert "nan" not in out
+    assert "inf" not in out
+
+
 def test_refit_trains_before_each_cutoff(folder: Path) -> None:
     plain = evaluate(settings(folder, n_windows=2))
     refit = {"max_epochs": 1, "max_steps": 2}

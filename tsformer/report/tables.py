@@ -96,10 +96,11 @@ def comparison_figures(comparison: pd.DataFrame, loss: str) -> Figures:
     """Return paired comparisons with baselines; see `tsformer.evaluation.comparison.compare`."""
     rows: list[list[Cell]] = []
     for row in comparison.to_dict("records"):
+        # A baseline without any error leaves nothing to be less than.
+        less = f"{row['improvement']:.1%}" if np.isfinite(row["improvement"]) else None
         interval = f"{row['low']:.1%} to {row['high']:.1%}" if np.isfinite(row["low"]) else None
         p_value = f"{row['p_value']:.2g}" if np.isfinite(row["p_value"]) else None
-        cutoffs = f"{row['num_cutoffs']:,}"
-        rows.append([row["baseline"], f"{row['improvement']:.1%}", interval, p_value, cutoffs])
+        rows.append([row["baseline"], less, interval, p_value, f"{row['num_cutoffs']:,}"])
     return Figures(
         f"How much better {MODEL} is than",
         ["", f"{loss.upper()} less by", "95 % interval", "p", "Cutoffs"],
