@@ -49,6 +49,12 @@ def compose_settings(*overrides: str) -> dict[str, Any]:
     return OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put files with slow tests first, so that no core waits for the last one of them."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
+
+
 @cache
 def _custom_settings() -> dict[str, Any]:
     return compose_settings("dataset=custom")

@@ -28,6 +28,7 @@ from tsformer.plots import (
     plot_positions,
     plot_training,
 )
+from tsformer.plots.style import FORECAST
 
 
 def forecast_frame(
@@ -318,6 +319,17 @@ def test_errors_by_horizon_count_hours_or_days() -> None:
     ax = Figure().subplots()
     assert plot_error_by_horizon(frame, ax=ax) is ax.figure
     assert len(ax.lines) == 2
+
+
+def test_the_model_has_its_colour_whatever_the_order_of_methods() -> None:
+    columns = {"AutoETS": [1.0, 2.0], "tsformer": [0.5, 0.6]}
+    for figure in (
+        plot_error_by_horizon(pd.DataFrame(columns, index=[1, 2])),
+        plot_calibration(pd.DataFrame(columns, index=[0.1, 0.9])),
+    ):
+        lines = {line.get_label(): line for line in figure.axes[0].get_lines()}
+        assert lines["tsformer"].get_color() == FORECAST
+        assert lines["AutoETS"].get_color() != FORECAST
 
 
 def test_training_curves_show_the_chosen_checkpoint() -> None:

@@ -64,7 +64,8 @@ class Evaluated:
     Attributes:
         total: scores over all steps alike, one row a method, the model's first; see `score`.
         series_mean: mean of each series' scores, weighted by `dataset.weight_column`.
-        comparison: of the model with each baseline; see `compare`.
+        comparison: of the model with each baseline; see `compare`. Losses are in units of the
+            scale of MASE, unless no series has one.
         by_series: scores of each series.
         by_group: scores by `horizon step`, `hour`, `weekday` and `month`.
         output: the folder.
@@ -104,7 +105,7 @@ def evaluate(settings: Mapping[str, Any]) -> Evaluated:
     rows = comparable(frame)
     if train_end is None:
         train_end = int(found.forecasts.origins.min())
-    evaluated = _score(config, past, rows, _scales(past.store, train_end))
+    evaluated = _score(config, past, frame, rows, _scales(past.store, train_end))
     report = _report(config, forecaster, past, found, evaluated, frame, rows)
 
     output.mkdir(parents=True, exist_ok=True)
@@ -201,16 +202,30 @@ def _backtest(
     )
 
 
-def _score(config: EvaluateConfig, past: History, rows: pd.DataFrame, scales: Scales) -> Evaluated:
-    """Score the rows that can be compared."""
+def _score(
+    config: EvaluateConfig,
+    past: History,
+    frame: pd.DataFrame,
+    rows: pd.DataFrame,
+    scales: Scales,
+) -> Evaluated:
+    """Score the rows that can be compared, of all that were forecast."""
     store = past.store
     weights = None if store.weights is None else pd.Series(store.weights, store.ids)
     by_series = score(rows, "unique_id", scales=scales)
     known = scales.absolute.dropna()
+    # The rows that are not scored stay, as they tell how cutoffs lie to each other.
+    scored = frame["y"].where(frame.index.isin(rows.index))
+    comparison = compare(
+        frame.assign(y=scored)[[name for name in frame if name in rows]],
+        loss=config.loss,
+        scales=known if len(known) else None,
+        seed=config.seed,
+    )
     return Evaluated(
         score(rows, scales=scales),
         mean_over_series(by_series, weights),
-        compare(rows, loss=config.loss, scales=known if len(known) else None, seed=config.seed),
+        comparison,
         by_series,
         {by: score(rows, by, scales=scales) for by in groups_of(rows)},
         Path(config.output),
@@ -250,7 +265,8 @@ def _report(
         kind = "weighted mean" if past.store.weights is not None else "mean"
         headline += score_figures(evaluated.series_mean, f"{kind} of {len(errors):,} series")
     if len(evaluated.comparison):
-        headline.append(comparison_figures(evaluated.comparison, config.loss))
+        is_scaled = evaluated.total["MASE"].notna().any()
+        headline.append(comparison_figures(evaluated.comparison, config.loss, is_scaled=is_scaled))
     return Report(
         title=f"{config.dataset.name}: evaluation",
         subtitle=f"{title}; {own.context_length} steps seen, step {own.freq}",

@@ -71,6 +71,8 @@ def test_forecasts_scores_and_a_report_are_written(folder: Path) -> None:
     assert result.returncode == 0, result.stderr
     assert "seasonal naive (daily)" in result.stdout
     assert "How much better tsformer is than" in result.stdout
+    assert "MASE less by" in result.stdout
+    assert "a test takes 8 cutoffs" in " ".join(result.stdout.split())
     assert "Warning" not in result.stdout + result.stderr
     names = {path.name for path in (folder / "out").iterdir()}
     groups = ("series", "horizon_step", "hour", "weekday")
@@ -82,6 +84,9 @@ def test_forecasts_scores_and_a_report_are_written(folder: Path) -> None:
     for method, scores in told["total"].items():
         assert_allclose(scores["MAE"], again.loc[method, "MAE"])
     assert told["total"]["seasonal naive (daily)"]["scaled CRPS"] is None
+    for method, compared in told["comparison"].items():
+        assert_allclose(compared["loss"], told["total"]["tsformer"]["MASE"])
+        assert_allclose(compared["baseline_loss"], told["total"][method]["MASE"])
     assert told["steps"] == len(frame) == H * told["windows"]
     page = (folder / "out" / "report.html").read_text(encoding="utf-8")
     assert "my.csv" in page

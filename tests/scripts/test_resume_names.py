@@ -1,10 +1,10 @@
 """Run folders of any name go on."""
 
 import pytest
-from fit import settle_folder
 from omegaconf import OmegaConf
 
 from tests.conftest import make_settings
+from tsformer.commands.fit import settle_folder
 
 NAMES = [
     "plain",

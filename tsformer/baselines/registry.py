@@ -171,5 +171,5 @@ def _followed(name: str, results: Iterable[_Result], total: int) -> Iterator[_Re
         now = time.monotonic()
         if now - told >= _SECONDS:
             told = now
-            log.info("%s: %s of %s windows", MODELS[name], f"{number:,}", f"{total:,}")
+            log.info("%s: %s of %s windows so far", MODELS[name], f"{number:,}", f"{total:,}")
         yield result

@@ -16,6 +16,7 @@ from tsformer.plots.style import (
     axes_or_new,
     figure_of,
     line_colors,
+    model_first,
     plain_legend,
     tidy,
 )
@@ -44,6 +45,7 @@ def plot_error_by_horizon(
     if not isinstance(errors, pd.DataFrame):
         errors = pd.DataFrame({name: np.asarray(error) for name, error in errors.items()})
         errors.index += 1
+    errors = errors[model_first(errors)]
     ax = axes_or_new(ax, 8, 4.5)
     ahead, name = _distances(errors.index, step)
     for color, method in zip(line_colors(errors.shape[1]), errors, strict=True):
@@ -74,6 +76,7 @@ def plot_calibration(fractions: pd.DataFrame, *, ax: Axes | None = None) -> Figu
         The figure, which `savefig` saves.
     """
     ax = axes_or_new(ax, 5, 5)
+    fractions = fractions[model_first(fractions)]
     ax.plot([0, 1], [0, 1], color=CONTEXT, linewidth=0.8, linestyle=":", label="calibrated")
     for color, method in zip(line_colors(fractions.shape[1]), fractions, strict=True):
         width = 2.0 if color == FORECAST else 1.2

@@ -1,6 +1,6 @@
 """What all figures share: colours, axes, times and legends."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from io import BytesIO
 from typing import Any, Literal
 
@@ -71,3 +71,8 @@ def plain_legend(owner: Axes | Figure, *arguments: Any, **style: Any) -> None:
     legend = owner.legend(*arguments, framealpha=0.8, edgecolor="none", **style)
     for text in legend.get_texts():
         text.set_parse_math(False)
+
+
+def model_first(methods: Iterable[Any]) -> list[Any]:
+    """Return names of methods, tsformer first, which then has the same colour in all figures."""
+    return sorted(methods, key=lambda name: name != "tsformer")

@@ -31,7 +31,7 @@ def metrics_figures(
         theirs = row["scaled_mae"]
         cut = None if method == MODEL or not theirs > 0 else f"{1 - ours / theirs:.1%}"
         rows.append([method, *_known(row.values()), cut])
-    return Figures(title, ["", "MAE", "RMSE", "MASE", "MAE (z)", "MSE (z)", "MAE cut"], rows)
+    return Figures(title, ["", "MAE", "RMSE", "MASE", "MAE (z)", "MSE (z)", "(z) cut"], rows)
 
 
 def coverage_figures(
@@ -92,8 +92,14 @@ def score_figures(scores: pd.DataFrame, title: str, note: str = "") -> list[Figu
 _OF_POINTS = ("MAE", "RMSE", "MAPE", "sMAPE", "bias", "MASE", "RMSSE")
 
 
-def comparison_figures(comparison: pd.DataFrame, loss: str) -> Figures:
-    """Return paired comparisons with baselines; see `tsformer.evaluation.comparison.compare`."""
+def comparison_figures(comparison: pd.DataFrame, loss: str, *, is_scaled: bool) -> Figures:
+    """Return paired comparisons with baselines.
+
+    Args:
+        comparison: see `tsformer.evaluation.comparison.compare`.
+        loss: `mae` or `mse`.
+        is_scaled: whether each series' losses are in units of the scale of MASE.
+    """
     rows: list[list[Cell]] = []
     for row in comparison.to_dict("records"):
         # A baseline without any error leaves nothing to be less than.
@@ -101,18 +107,26 @@ def comparison_figures(comparison: pd.DataFrame, loss: str) -> Figures:
         interval = f"{row['low']:.1%} to {row['high']:.1%}" if np.isfinite(row["low"]) else None
         p_value = f"{row['p_value']:.2g}" if np.isfinite(row["p_value"]) else None
         rows.append([row["baseline"], less, interval, p_value, f"{row['num_cutoffs']:,}"])
-    return Figures(
-        f"How much better {MODEL} is than",
-        ["", f"{loss.upper()} less by", "95 % interval", "p", "Cutoffs"],
-        rows,
-        "Paired by cutoff, each series in units of its own scale. The interval is a bootstrap's, "
-        "p that of Diebold and Mariano's test: below 0.05 the difference is more than chance.",
+    name = {"mae": "MASE", "mse": "Scaled MSE"}[loss] if is_scaled else loss.upper()
+    note = (
+        f"By how much its {name} is less, each step alike; the interval is a bootstrap's, p that "
+        "of Diebold and Mariano's test over cutoffs: below 0.05 the difference is more than chance."
     )
+    for reason in dict.fromkeys(filter(None, comparison.get("note", ()))):
+        note += f" Not given: {reason}."
+    columns = ["", f"{name} less by", "95 % interval", "p", "Cutoffs"]
+    return Figures(f"How much better {MODEL} is than", columns, rows, note)
 
 
 def figures_table(figures: Figures) -> Table:
     """Return figures as a table for the terminal."""
-    table = Table(title=figures.title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table = Table(
+        title=figures.title,
+        caption=figures.note or None,
+        caption_justify="left",
+        box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+    )
     table.add_column(figures.columns[0], no_wrap=True)
     for name in figures.columns[1:]:
         table.add_column(name, justify="right", no_wrap=True)
