@@ -123,7 +123,7 @@ def test_progress_is_told_now_and_then(monkeypatch, caplog):
     times = iter([0, 20, 40, 60])
     monkeypatch.setattr(registry.time, "monotonic", lambda: next(times))
     baseline_forecasts(store(), *WINDOWS, steps=5, names=["mstl"])
-    assert caplog.messages == ["MSTL: 2 of 3 windows"]
+    assert caplog.messages == ["MSTL: 2 of 3 windows so far"]
 
 
 def test_an_unknown_baseline_is_told_with_the_known_ones():
