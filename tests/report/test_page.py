@@ -325,3 +325,13 @@ def test_errors_by_part_keep_their_order() -> None:
         assert part["groups"] == sample[part["by"]].index.to_list()
         for method, values in part["methods"].items():
             np.testing.assert_allclose(values, sample[part["by"]][method], rtol=1e-5)
+
+
+def test_errors_are_called_what_they_are():
+    plain = demand_report()
+    assert "<p>Mean absolute error (MW); lower is better.</p>" in render(plain)
+    page = render(replace(plain, error="MASE", unit=None))
+    assert "<p>MASE; lower is better.</p>" in page
+    assert 'aria-label="MASE by hour"' in page
+    assert "MASE, the worst series first." in page
+    assert "Mean absolute error" not in page[: page.index("<script")]  # of a window it is one

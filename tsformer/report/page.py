@@ -112,15 +112,13 @@ def _figures(report: Report) -> str:
 
 
 def _errors(report: Report) -> str:
-    unit = f" ({report.unit})" if report.unit else ""
     tables = [by for by, table in report.error_by.items() if len(table)]
     charts = "".join(
-        _card(
-            "", f"<h3>By {escape(by)}</h3>" + _chart("errors", f"Mean absolute error by {by}", part)
-        )
+        _card("", f"<h3>By {escape(by)}</h3>" + _chart("errors", f"{_error(report)} by {by}", part))
         for part, by in enumerate(tables)
     )
-    lead = f"<p>Mean absolute error{escape(unit)}; lower is better.</p>"
+    unit = f" ({report.unit})" if report.unit else ""
+    lead = f"<p>{escape(_error(report) + unit)}; lower is better.</p>"
     return f'{lead}<div class="grid">{charts}</div>' if charts else ""
 
 
@@ -131,8 +129,12 @@ def _series(report: Report, series: Sequence[str]) -> str:
     table, note = series_table(report.series, method_names(report), places)
     unit = f" in {report.unit}" if report.unit else ""
     linked = " A series that is a link has forecasts to look at above." if series else ""
-    lead = f"Mean absolute error{unit}, the worst series first. {note}{linked}"
+    lead = f"{_error(report)}{unit}, the worst series first. {note}{linked}"
     return _card("", f"<p>{escape(lead)}</p>{table}")
+
+
+def _error(report: Report) -> str:
+    return report.error[:1].upper() + report.error[1:]
 
 
 def _settings(text: str) -> str:
