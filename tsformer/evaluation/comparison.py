@@ -10,7 +10,7 @@ from scipy.stats import t as student_t
 
 from tsformer.data.types import FloatArray, IntArray
 from tsformer.errors import ConfigError, DataError
-from tsformer.evaluation.frames import point_columns
+from tsformer.evaluation.frames import point_columns, require_columns
 
 LOSSES: dict[str, Callable[[FloatArray], FloatArray]] = {"mae": np.abs, "mse": np.square}
 _FEWEST = 8  # cutoffs whose windows do not overlap, or series, that say something of others
@@ -67,9 +67,7 @@ def compare(
         raise ConfigError(f"loss={loss!r}: choose from {', '.join(LOSSES)}.")
     if baselines is None:
         baselines = [name for name in point_columns(frame, ids) if name != model]
-    missing = [x for x in (*ids, "ds", "cutoff", "y", model, *baselines) if x not in frame.columns]
-    if missing:
-        raise ConfigError(f"the forecasts lack the columns {missing}; they have {list(frame)}.")
+    require_columns(frame, (*ids, "ds", "cutoff", "y", model, *baselines))
     truth = frame["y"].to_numpy(np.float64)
     scale = np.ones(len(frame)) if scales is None else _scale_of_rows(frame, ids, scales)
     usable = ~np.isnan(truth) & (scale > 0) & np.isfinite(scale)

@@ -1,7 +1,7 @@
 """Frames of forecasts beside their truth, as `Forecaster.cross_validate` returns them."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import pandas as pd
 
@@ -9,8 +9,8 @@ from tsformer.data.calendar import step_of
 from tsformer.errors import ConfigError
 
 STEP, HOUR, WEEKDAY, MONTH = GROUPS = "horizon step", "hour", "weekday", "month"
-_NOT_FORECAST = {"unique_id", "target", "ds", "cutoff", "y", *GROUPS}
-_DISTRIBUTION = re.compile(r"(.+)-(?:(lo|hi|q)-([0-9.]+)|sample-[0-9]+)")
+NOT_FORECAST = {"unique_id", "target", "ds", "cutoff", "y", *GROUPS}
+DISTRIBUTION = re.compile(r"(.+)-(?:(lo|hi|q)-([0-9.]+)|sample-[0-9]+)")
 _WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 
@@ -25,9 +25,9 @@ def point_columns(frame: pd.DataFrame, ids: Sequence[str] = ()) -> list[str]:
     """
     methods = []
     for name in map(str, frame.columns):
-        beside = _DISTRIBUTION.fullmatch(name)
+        beside = DISTRIBUTION.fullmatch(name)
         is_beside = beside is not None and beside[1] in frame.columns
-        if name not in _NOT_FORECAST and name not in ids and not is_beside:
+        if name not in NOT_FORECAST and name not in ids and not is_beside:
             methods.append(name)
     return methods
 
@@ -36,13 +36,33 @@ def quantile_columns(frame: pd.DataFrame, method: str) -> dict[float, str]:
     """Return a method's quantiles, level -> column, rising; the ends of intervals are some."""
     found: dict[float, str] = {}
     for name in map(str, frame.columns):
-        match = _DISTRIBUTION.fullmatch(name)
+        match = DISTRIBUTION.fullmatch(name)
         if match is None or match[1] != method or match[2] is None:
             continue
         number = float(match[3])
         level = {"q": number, "lo": 0.5 - number / 200, "hi": 0.5 + number / 200}[match[2]]
         found.setdefault(round(level, 9), name)
     return dict(sorted(found.items()))
+
+
+def interval_columns(frame: pd.DataFrame, method: str) -> dict[float, tuple[str, str]]:
+    """Return a method's central intervals, coverage -> columns of the ends, widest first."""
+    columns = quantile_columns(frame, method)
+    return {
+        round(1 - 2 * level, 9): (lower, columns[round(1 - level, 9)])
+        for level, lower in columns.items()
+        if level < 0.5 and round(1 - level, 9) in columns
+    }
+
+
+def require_columns(frame: pd.DataFrame, names: Iterable[str]) -> None:
+    """Refuse forecasts that lack a column.
+
+    Raises:
+        ConfigError: names those that are missing.
+    """
+    if missing := [name for name in names if name not in frame]:
+        raise ConfigError(f"the forecasts lack the columns {missing}; they have {list(frame)}.")
 
 
 def with_groups(
@@ -62,8 +82,7 @@ def with_groups(
     Raises:
         ConfigError: the frame lacks `unique_id`, `ds` or `cutoff`.
     """
-    if missing := [name for name in ("unique_id", "ds", "cutoff") if name not in frame]:
-        raise ConfigError(f"the forecasts lack the columns {missing}; they have {list(frame)}.")
+    require_columns(frame, ("unique_id", "ds", "cutoff"))
     window = [name for name in ("unique_id", "target", "cutoff") if name in frame]
     stamps = frame["ds"]
     if zone is not None and stamps.dt.tz is not None:

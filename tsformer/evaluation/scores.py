@@ -8,8 +8,14 @@ import pandas as pd
 from utilsforecast import losses
 
 from tsformer.errors import ConfigError, DataError
-from tsformer.evaluation.frames import GROUPS, point_columns, quantile_columns, with_groups
-from tsformer.metrics import central_intervals, interval_ends
+from tsformer.evaluation.frames import (
+    GROUPS,
+    interval_columns,
+    point_columns,
+    quantile_columns,
+    require_columns,
+    with_groups,
+)
 
 _ALL = "all"
 
@@ -77,8 +83,7 @@ def score(
     """
     if by in GROUPS and by not in frame:
         frame = with_groups(frame)
-    if missing := [name for name in ("unique_id", "ds", "y", by) if name and name not in frame]:
-        raise ConfigError(f"the forecasts lack the columns {missing}; they have {list(frame)}.")
+    require_columns(frame, filter(None, ("unique_id", "ds", "y", by)))
     if not point_columns(frame):
         raise ConfigError(f"no column holds forecasts; there are {list(frame)}.")
     rows = comparable(frame).drop(columns="cutoff", errors="ignore")
@@ -87,15 +92,17 @@ def score(
     if by is None:
         rows = rows.assign(**{_ALL: 0})
     scores = {"rows": _repeated(rows.groupby(group, observed=True).size(), methods)}
-    for name, loss in _POINT_SCORES.items():
-        scores[name] = loss(rows, methods, group)
-    scaled = [] if scales is None else [("absolute", scales.absolute), ("squared", scales.squared)]
-    by_scale = {name: _divided(rows, methods, scale) for name, scale in scaled}
+    for name, loss in _POINT_LOSSES.items():
+        scores[name] = _by_method(loss, rows, methods, group)
+    scores["sMAPE"] *= 2  # utilsforecast's is half of what the M competitions call so
+    scaled = None
     if scales is not None:
-        scores["MASE"] = _by_method(losses.mae, by_scale["absolute"], methods, group)
-        scores["RMSSE"] = _by_method(losses.rmse, by_scale["squared"], methods, group)
+        scaled = _divided(rows, methods, scales.absolute)
+        scores["MASE"] = _by_method(losses.mae, scaled, methods, group)
+        squared = _divided(rows, methods, scales.squared)
+        scores["RMSSE"] = _by_method(losses.rmse, squared, methods, group)
     for method in methods:
-        for name, values in _quantile_scores(rows, method, group, by_scale.get("absolute")).items():
+        for name, values in _quantile_scores(rows, method, group, scaled).items():
             one = pd.concat({method: values}, names=["method"]).swaplevel()
             scores[name] = one.combine_first(scores[name]) if name in scores else one
     table = pd.DataFrame(scores)
@@ -147,27 +154,20 @@ def fraction_below(frame: pd.DataFrame) -> pd.DataFrame | None:
 
 
 Loss = Callable[..., pd.DataFrame]
+_POINT_LOSSES: dict[str, Loss] = {
+    "MAE": losses.mae,
+    "MSE": losses.mse,
+    "RMSE": losses.rmse,
+    "MAPE": losses.mape,
+    "sMAPE": losses.smape,
+    "bias": losses.bias,
+}
 
 
 def _by_method(loss: Loss, rows: pd.DataFrame, methods: Sequence[str], group: str) -> pd.Series:
     """Return a loss of utilsforecast by group and method."""
     found = loss(rows, models=list(methods), id_col=group).set_index(group)
     return found.rename_axis(columns="method").unstack().swaplevel()
-
-
-def _point_score(loss: Loss, factor: float = 1.0) -> Callable[..., pd.Series]:
-    return lambda rows, methods, group: factor * _by_method(loss, rows, methods, group)
-
-
-# utilsforecast's sMAPE is half of what the M competitions call so.
-_POINT_SCORES = {
-    "MAE": _point_score(losses.mae),
-    "MSE": _point_score(losses.mse),
-    "RMSE": _point_score(losses.rmse),
-    "MAPE": _point_score(losses.mape),
-    "sMAPE": _point_score(losses.smape, factor=2.0),
-    "bias": _point_score(losses.bias),
-}
 
 
 def _quantile_scores(
@@ -187,8 +187,7 @@ def _quantile_scores(
         name: by_group(loss, rows, models=models, quantiles=np.array(levels))
         for name, loss in (("pinball", losses.mqloss), ("scaled CRPS", losses.scaled_crps))
     }
-    for nominal in central_intervals(levels):
-        lower, upper = (columns[levels[end]] for end in interval_ends(levels, nominal))
+    for nominal, (lower, upper) in interval_columns(rows, method).items():
         percent = f"{100 * nominal:g}"
         ends = {lower: f"{method}-lo-{percent}", upper: f"{method}-hi-{percent}"}
         # The level is a part of the names that utilsforecast looks for.

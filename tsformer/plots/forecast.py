@@ -1,6 +1,5 @@
 """Forecasts beside what came before and what came."""
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ from tsformer.data.checks import listed
 from tsformer.data.parsing import id_text, parse_numbers, parse_stamps
 from tsformer.data.sources import read_frame
 from tsformer.errors import ConfigError, DataError
+from tsformer.evaluation.frames import DISTRIBUTION, NOT_FORECAST, interval_columns
 from tsformer.plots.style import (
     CONTEXT,
     FORECAST,
@@ -27,7 +27,6 @@ from tsformer.plots.style import (
     tint,
 )
 
-_KEYS = ("unique_id", "target", "ds", "cutoff", "y")
 _MOST_PANELS = 4
 
 
@@ -148,11 +147,12 @@ def _windows(table: pd.DataFrame) -> tuple[list[pd.DataFrame], int]:
 
 def _method_columns(table: pd.DataFrame, chosen: str | Sequence[str] | None) -> list[str]:
     """Return the columns of point forecasts."""
-    beside = re.compile(r"-(lo|hi|q|sample)-[\d.]+$")
     names = [
         name
         for name in map(str, table)
-        if name not in _KEYS and not beside.search(name) and _is_numeric(table[name])
+        if name not in NOT_FORECAST
+        and not DISTRIBUTION.fullmatch(name)
+        and _is_numeric(table[name])
     ]
     if chosen is not None:
         wanted = [chosen] if isinstance(chosen, str) else list(chosen)
@@ -166,22 +166,6 @@ def _method_columns(table: pd.DataFrame, chosen: str | Sequence[str] | None) -> 
 
 def _is_numeric(column: pd.Series) -> bool:
     return pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
-
-
-def _intervals(rows: pd.DataFrame, method: str) -> list[tuple[float, str, str]]:
-    """Return nominal coverage in percent, lower and upper column of bands, the widest first."""
-    beside = re.compile(re.escape(method) + r"-(lo|q)-(\d+(?:\.\d+)?)")
-    found = [match for name in map(str, rows) if (match := beside.fullmatch(name))]
-    quantiles = {round(float(each[2]), 9): each[0] for each in found if each[1] == "q"}
-    ends = {
-        round(100 - 200 * level, 6): (lower, quantiles[round(1 - level, 9)])
-        for level, lower in quantiles.items()
-        if level < 0.5 and round(1 - level, 9) in quantiles
-    }
-    for each in found:
-        if each[1] == "lo" and f"{method}-hi-{each[2]}" in rows:
-            ends[round(float(each[2]), 6)] = each[0], f"{method}-hi-{each[2]}"
-    return [(percent, *ends[percent]) for percent in sorted(ends, reverse=True)]
 
 
 def _history_of(
@@ -246,11 +230,11 @@ def _draw(
         values = pd.Series(rows[name].to_numpy(), index)
         width = 1.2 if number else 1.8
         _plot_values(ax, values, color, width, name, zorder=3 - number / 100)  # the first on top
-    bands = _intervals(rows, methods[0])
-    for shade, (percent, *ends) in zip(np.linspace(0.18, 0.5, len(bands)), bands, strict=True):
+    bands = interval_columns(rows, methods[0]).items()  # the widest first
+    for shade, (nominal, ends) in zip(np.linspace(0.18, 0.5, len(bands)), bands, strict=True):
         style: dict[str, Any] = {
             "color": tint(FORECAST, shade),
-            "label": f"{percent:g} %",
+            "label": f"{100 * nominal:g} %",
             "zorder": 1,
         }
         lower, upper = (rows[end].to_numpy() for end in ends)

@@ -1,16 +1,15 @@
 """What a page shows of a fit and of a backtest, put together."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from itertools import islice
 
 import numpy as np
 import pandas as pd
 
 from tsformer.data.store import SeriesStore
 from tsformer.data.types import IntArray
-from tsformer.evaluation.frames import point_columns, quantile_columns
+from tsformer.evaluation.frames import interval_columns, point_columns
 from tsformer.history import WindowForecasts
-from tsformer.metrics import central_intervals, interval_ends
 from tsformer.report.content import Cell, WindowView
 
 NUM_SERIES, NUM_WINDOWS = 45, 6  # of which forecasts are shown, and of each
@@ -88,34 +87,29 @@ def window_views(
     """
     names = pd.DataFrame(columns=[*windows.columns])
     methods = point_columns(names)
-    levels = quantile_columns(names, methods[0])
-    views = []
-    for number in numbers:
+    intervals = dict(islice(interval_columns(names, methods[0]).items(), _NUM_INTERVALS))
+    steps = windows.columns[methods[0]].shape[1]
+
+    def view(number: int) -> WindowView:
         series, origin = int(windows.series[number]), int(windows.origins[number])
         # A channel may begin behind the others that it is forecast with.
         begin = min(max(origin - context, int(store.starts[series])), origin - 1)
-        steps = windows.columns[methods[0]].shape[1]
         stamps = in_zone(store.stamps(np.arange(begin, origin + steps)), zone)
         seen, ahead = stamps[: origin - begin], stamps[origin - begin :]
 
-        def column(name: str, number: int = number, ahead: Any = ahead) -> pd.Series:
+        def column(name: str) -> pd.Series:
             return pd.Series(windows.columns[name][number], index=ahead)
 
-        intervals = {}
-        for nominal in central_intervals([*levels])[:_NUM_INTERVALS]:
-            lower, upper = ([*levels.values()][end] for end in interval_ends([*levels], nominal))
-            intervals[nominal] = (column(lower), column(upper))
-        views.append(
-            WindowView(
-                store.ids[series],
-                seen[-1],
-                pd.Series(store.values(series, begin, origin), index=seen),
-                pd.Series(store.values(series, origin, origin + steps), index=ahead),
-                {method: column(method) for method in methods},
-                intervals,
-            )
+        return WindowView(
+            store.ids[series],
+            seen[-1],
+            pd.Series(store.values(series, begin, origin), index=seen),
+            pd.Series(store.values(series, origin, origin + steps), index=ahead),
+            {method: column(method) for method in methods},
+            {nominal: (column(low), column(high)) for nominal, (low, high) in intervals.items()},
         )
-    return views
+
+    return [view(number) for number in numbers.tolist()]
 
 
 def describe_data(store: SeriesStore, source: str, zone: str | None) -> dict[str, Cell]:

@@ -9,54 +9,49 @@ from matplotlib.figure import Figure
 
 from tsformer.data.calendar import step_of
 from tsformer.data.forecast_data import ForecastData
-from tsformer.evaluation.testing import MODEL, Evaluation, forecast_test
+from tsformer.evaluation.testing import MODEL, Evaluation, forecast_some
 from tsformer.forecaster import Forecaster
 from tsformer.loggers import CURVES
-from tsformer.metrics import central_intervals, interval_ends
 from tsformer.plots import (
     plot_calibration,
     plot_error_by_horizon,
     plot_forecast,
     plot_training,
 )
-from tsformer.report.assembly import in_zone
+from tsformer.report.assembly import window_views
 
 _NUM_PICTURED = 4
-_NUM_INTERVALS = 2  # the widest
 
 
 def draw_forecasts(data: ForecastData, forecaster: Forecaster) -> Figure:
     """Draw forecasts of test windows spread evenly over the test part, in original units."""
-    store, dataset, horizon = data.store, data.config.dataset, data.config.horizon
     picked = np.unique(np.linspace(0, len(data.test) - 1, _NUM_PICTURED).astype(int))
-    group, origin = data.test.index.locate(picked)
-    members = data.groups[group]
-    points, quantiles = forecast_test(data, forecaster, picked)
-    forecasts = points[MODEL]  # (B, H, C)
+    windows = forecast_some(data, forecaster, picked)
+    channels = data.groups.shape[1]
+    # Of the groups that are forecast together, one channel each.
+    numbers = np.arange(len(picked)) * channels + np.arange(len(picked)) % channels
     # A context of many horizons would hide the forecast: show its end.
-    length = min(data.config.context_length, 3 * horizon)
+    length = min(data.config.context_length, 3 * data.config.horizon)
+    zone = data.config.dataset.time_zone
     seen, ahead = [], []
-    for window, split in enumerate(origin):
-        channel = window % data.groups.shape[1]
-        series = members[window, channel]
-        begin = min(max(split - length, store.starts[series]), split - 1)
-        stamps = in_zone(store.stamps(np.arange(begin, split + horizon)), dataset.time_zone)
-        values = store.values(series, begin, split + horizon)
-        rows = pd.DataFrame({"unique_id": store.ids[series], "ds": stamps, "y": values})
-        future = rows[split - begin :].assign(
-            cutoff=stamps[split - begin - 1], tsformer=forecasts[window, :, channel]
-        )
-        if quantiles.size:
-            ends = quantiles[window, :, channel]  # (H, Q)
-            for nominal in central_intervals(data.config.model.quantiles)[:_NUM_INTERVALS]:
-                lower, upper = interval_ends(data.config.model.quantiles, nominal)
-                future[f"tsformer-lo-{100 * nominal:g}"] = ends[:, lower]
-                future[f"tsformer-hi-{100 * nominal:g}"] = ends[:, upper]
-        seen.append(rows[: split - begin])
-        ahead.append(future)
+    for view in window_views(data.store, windows, numbers, length, zone):
+        ends = {
+            f"{MODEL}-{end}-{100 * nominal:g}": values
+            for nominal, interval in view.intervals.items()
+            for end, values in zip(("lo", "hi"), interval, strict=True)
+        }
+        columns = {"y": view.truth, MODEL: view.forecasts[MODEL], **ends}
+        ahead.append(_rows(view.series, pd.DataFrame(columns)).assign(cutoff=view.cutoff))
+        seen.append(_rows(view.series, view.context.to_frame("y")))
     # Windows of a series may overlap.
     history = pd.concat(seen).drop_duplicates(["unique_id", "ds"])
-    return plot_forecast(pd.concat(ahead), history, context=length, unit=dataset.unit)
+    unit = data.config.dataset.unit
+    return plot_forecast(pd.concat(ahead), history, context=length, unit=unit)
+
+
+def _rows(series: str, values: pd.DataFrame) -> pd.DataFrame:
+    """Return values by time as rows of a long table."""
+    return values.rename_axis("ds").reset_index().assign(unique_id=series)
 
 
 def draw_errors(data: ForecastData, evaluations: Mapping[str, Evaluation]) -> Figure:
