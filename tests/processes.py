@@ -2,6 +2,15 @@
 
 import subprocess
 import sys
+from pathlib import Path
+
+from tests.conftest import REPO
+
+
+def run_script(name: str, folder: Path, *overrides: str) -> subprocess.CompletedProcess[str]:
+    """Run one of `scripts/` in a folder, as users do."""
+    command = [sys.executable, str(REPO / "scripts" / f"{name}.py"), *overrides]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True)
 
 
 def start_python(code: str, *arguments: str) -> subprocess.Popen:

@@ -3,7 +3,7 @@
 import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,6 @@ from tsformer.sweep.sweeper import register
 
 # Of scripts that take a fitted model: beside conf/model/, model=... would choose a file of it.
 CONF_FITTED = CONF / "fitted"
-_SHARED = ("dataset", "paths")  # groups that those scripts take as well
 
 
 def run_script(
@@ -29,6 +28,7 @@ def run_script(
     task: Callable[[dict[str, Any]], Any],
     folder: Path = CONF,
     more: Callable[[list[str]], list[str]] | None = None,
+    groups: Sequence[str] = (),
 ) -> None:
     """Compose `conf/<config_name>.yaml` with the command line, and call `task` for each job.
 
@@ -41,6 +41,7 @@ def run_script(
             a sweep.
         folder: that the config is in.
         more: from the command line's arguments to those that Hydra takes.
+        groups: of `conf/` that the config chooses from though it lies in another folder.
     """
     composed = False
     show_traceback = os.environ.get("HYDRA_FULL_ERROR") == "1"
@@ -48,8 +49,7 @@ def run_script(
     os.environ["HYDRA_FULL_ERROR"] = "1"
     logging.raiseExceptions = False  # what cannot be logged, as after `| head`, ends no fit
     register()
-    if folder == CONF_FITTED:
-        _share_groups()
+    _share(groups)
 
     @hydra.main(version_base="1.3", config_path=str(folder), config_name=config_name)
     def job(config: DictConfig) -> Any:
@@ -77,12 +77,11 @@ def run_script(
         sys.exit(130)
 
 
-def _share_groups() -> None:
-    """Let configs outside of conf/ choose from some of its groups."""
-    store = ConfigStore.instance()
-    for group in _SHARED:
+def _share(groups: Sequence[str]) -> None:
+    """Let configs outside of `conf/` choose from some of its groups."""
+    for group in groups:
         for file in sorted((CONF / group).glob("*.yaml")):
-            store.store(group=group, name=file.stem, node=OmegaConf.load(file))
+            ConfigStore.instance().store(group=group, name=file.stem, node=OmegaConf.load(file))
 
 
 def _report(error: Exception) -> int:

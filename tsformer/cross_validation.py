@@ -29,23 +29,33 @@ class Backtest(NamedTuple):
     Attributes:
         store: the series, on a grid that goes on.
         forecasts: of the model and of the baselines.
-        left_out: which series lack windows that were asked for, and how many; None: none does.
     """
 
     store: SeriesStore
     forecasts: WindowForecasts
+
+
+class LastWindows(NamedTuple):
+    """The last windows of N groups of series.
+
+    Attributes:
+        origins: grid position of each one's first step, from first to last, (W, N).
+        usable: which of them there are, with a value before them, (W, N).
+        left_out: which series lack windows that were asked for, and how many; None: none does.
+    """
+
+    origins: IntArray
+    usable: BoolArray
     left_out: str | None
 
 
 def backtest(
     forecaster: "Forecaster",
     past: History,
+    windows: LastWindows,
     *,
-    n_windows: int | None,
-    step: int,
     steps: int,
     asked: Asked,
-    begin: int = 0,
     refit: Mapping[str, Any] | None = None,
     baselines: Sequence[str] = (),
     num_workers: int = 1,
@@ -56,11 +66,9 @@ def backtest(
     Args:
         forecaster: the model.
         past: the table.
-        n_windows: of each series at most, W; None: as many as there are.
-        step: steps from one cutoff to the next.
+        windows: of `last_windows`.
         steps: of a window, H.
         asked: quantiles beside the point forecasts.
-        begin: grid position before which no window begins.
         refit: arguments of `fine_tune`, which is called before each cutoff; None: never.
         baselines: other methods whose forecasts stand beside; see `baseline_forecasts`.
         num_workers: processes of the baselines.
@@ -68,7 +76,7 @@ def backtest(
     """
     check_installed(baselines)
     store, groups = past.store, past.groups
-    origins, usable = window_origins(past, n_windows, step, steps, begin)
+    origins, usable, _ = windows
     history = replace(past, store=store.extended(whole_steps(steps, forecaster.horizon)))
 
     def model(forecaster: "Forecaster") -> OriginForecaster:
@@ -97,9 +105,7 @@ def backtest(
     members, origin, values = (np.concatenate(parts) for parts in zip(*found, strict=True))
     forecasts = by_series(members, origin, values, asked.names)
     others = _baselines(history.store, forecasts, steps, asked, baselines, num_workers)
-    forecasts = forecasts._replace(columns=forecasts.columns | others)
-    left_out = _left_out(past, usable, n_windows, _since(store, begin))
-    return Backtest(history.store, forecasts, left_out)
+    return Backtest(history.store, forecasts._replace(columns=forecasts.columns | others))
 
 
 def position_of(past: History, since: str | pd.Timestamp | None) -> int:
@@ -117,10 +123,10 @@ def position_of(past: History, since: str | pd.Timestamp | None) -> int:
     return int(np.count_nonzero(grid < stamp))
 
 
-def window_origins(
+def last_windows(
     past: History, n_windows: int | None, step: int, steps: int, begin: int = 0
-) -> tuple[IntArray, BoolArray]:
-    """Return the grid positions where the last windows of each group begin, (W, N).
+) -> LastWindows:
+    """Return where the last windows of each group begin.
 
     Args:
         past: the table.
@@ -128,9 +134,6 @@ def window_origins(
         step: steps from one window to the next; the last one ends with the group.
         steps: of a window, H.
         begin: grid position before which no window begins.
-
-    Returns:
-        The positions, from first to last, and which of them hold a window with a value before it.
 
     Raises:
         DataError: no series has a window.
@@ -142,8 +145,9 @@ def window_origins(
     most = most if n_windows is None else min(n_windows, len(store.grid))
     origins = last - step * np.arange(most)[::-1, None]  # (W, N)
     usable = origins >= first
-    _refuse_unusable(past, usable, steps, _since(store, begin))
-    return origins, usable
+    since = f" from {store.stamps(np.array([begin]))[0]} on" if begin else ""
+    _refuse_unusable(past, usable, steps, since)
+    return LastWindows(origins, usable, _left_out(past, usable, n_windows, since))
 
 
 def _baselines(
@@ -235,7 +239,3 @@ def _left_out(past: History, usable: BoolArray, n_windows: int | None, since: st
         return f"{names}: too short for a window{since}, and left out."
     windows = f"{(~usable).sum():,} of {usable.size:,} windows"
     return f"{names}: too short for {windows}{since}, which are left out."
-
-
-def _since(store: SeriesStore, begin: int) -> str:
-    return f" from {store.stamps(np.array([begin]))[0]} on" if begin else ""

@@ -14,8 +14,8 @@ import yaml
 from tsformer.baselines.registry import check_installed
 from tsformer.config import parse
 from tsformer.console import open_console
-from tsformer.cross_validation import Backtest, backtest, window_origins
-from tsformer.data.calendar import seasonal_periods
+from tsformer.cross_validation import Backtest, LastWindows, backtest, last_windows
+from tsformer.data.calendar import shortest_season
 from tsformer.data.catalog import find_file
 from tsformer.data.sources import errors_naming
 from tsformer.data.splits import split_ends
@@ -99,14 +99,16 @@ def evaluate(settings: Mapping[str, Any]) -> Evaluated:
     check_installed(config.baselines)
     forecaster = Forecaster.load(config.model, config.device)
     past, train_end, begin = _read(config, forecaster)
-    found = _backtest(config, forecaster, past, begin)
+    windows = _windows(config, forecaster, past, begin)
+    found = _backtest(config, forecaster, past, windows)
     zone = config.dataset.time_zone or forecaster.config.time_zone
     frame = with_groups(window_frame(found.store, found.forecasts), found.store.freq, zone)
     rows = comparable(frame)
     if train_end is None:
         train_end = int(found.forecasts.origins.min())
     evaluated = _score(config, past, frame, rows, _scales(past.store, train_end))
-    report = _report(config, forecaster, past, found, evaluated, frame, rows)
+    notes = [*filter(None, [windows.left_out]), *_notes(frame, rows)]
+    report = _report(config, forecaster, past, found, evaluated, rows, notes)
 
     output.mkdir(parents=True, exist_ok=True)
     forecasts = window_frame(found.store, found.forecasts, series_names(past))
@@ -169,32 +171,37 @@ def _read(config: EvaluateConfig, forecaster: Forecaster) -> tuple[History, int 
     return replace(past, store=past.store.until(end)), train_end, begin
 
 
-def _backtest(
+def _windows(
     config: EvaluateConfig, forecaster: Forecaster, past: History, begin: int
+) -> LastWindows:
+    """Return the windows to forecast, whose rows memory can hold."""
+    steps = config.horizon or forecaster.horizon
+    step = config.step or steps
+    with errors_naming(config.dataset.path):
+        windows = last_windows(past, config.n_windows, step, steps, begin)
+    number = int(windows.usable.sum())
+    num_rows = number * past.groups.shape[1] * steps
+    if num_rows > _MAX_ROWS:
+        raise ConfigError(
+            f"{number:,} windows of {steps} steps are {num_rows:,} rows, and {_MAX_ROWS:,} "
+            f"are the most that are scored at once. Raise step (now {step}), or set n_windows."
+        )
+    log.info("%s windows of %s steps, %s steps apart", f"{number:,}", steps, step)
+    return windows
+
+
+def _backtest(
+    config: EvaluateConfig, forecaster: Forecaster, past: History, windows: LastWindows
 ) -> Backtest:
     quantiles = config.quantiles
     if quantiles is None:
         quantiles = forecaster.config.model.quantiles if forecaster.is_probabilistic else []
-    asked = forecaster.asked([], quantiles, 0, config.adaptive, config.seed)
-    steps = config.horizon or forecaster.horizon
-    step = config.step or steps
-    with errors_naming(config.dataset.path):
-        _, usable = window_origins(past, config.n_windows, step, steps, begin)
-    num_rows = int(usable.sum()) * past.groups.shape[1] * steps
-    if num_rows > _MAX_ROWS:
-        raise ConfigError(
-            f"{usable.sum():,} windows of {steps} steps are {num_rows:,} rows, and {_MAX_ROWS:,} "
-            f"are the most that are scored at once. Raise step (now {step}), or set n_windows."
-        )
-    log.info("%s windows of %s steps, %s steps apart", f"{usable.sum():,}", steps, step)
     return backtest(
         forecaster,
         past,
-        n_windows=config.n_windows,
-        step=step,
-        steps=steps,
-        asked=asked,
-        begin=begin,
+        windows,
+        steps=config.horizon or forecaster.horizon,
+        asked=forecaster.asked([], quantiles, 0, config.adaptive, config.seed),
         refit=refit_arguments(config.refit, config.seed),
         baselines=config.baselines,
         num_workers=config.num_workers,
@@ -234,7 +241,7 @@ def _score(
 
 def _scales(store: SeriesStore, end: int) -> Scales:
     """Return the in-sample errors of the shortest season, as MASE and RMSSE have them."""
-    season = next(iter(seasonal_periods(store.freq).values()))
+    season = shortest_season(store.freq)
     absolute = seasonal_naive_error(store, end, season)
     squared = seasonal_naive_error(store, end, season, power=2)
     return Scales(pd.Series(absolute, store.ids), pd.Series(squared, store.ids))
@@ -246,8 +253,8 @@ def _report(
     past: History,
     found: Backtest,
     evaluated: Evaluated,
-    frame: pd.DataFrame,
     rows: pd.DataFrame,
+    notes: list[str],
 ) -> Report:
     """Return what the terminal and the page show."""
     store, forecasts = found.store, found.forecasts
@@ -285,7 +292,7 @@ def _report(
         data=describe_data(past.store, config.dataset.path, zone),
         settings=yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False),
         how_to_load=how_to_load(config.model, needs_future=bool(own.columns.future_covariates)),
-        notes=[*filter(None, [found.left_out]), *_notes(frame, rows)],
+        notes=notes,
         unit=None if metric == "MASE" else unit,
     )
 

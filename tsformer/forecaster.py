@@ -16,7 +16,7 @@ from tsformer.arguments import Asked, count, num_steps, quantile_levels
 from tsformer.attention_maps import AttentionMaps, attention_maps, chosen_groups
 from tsformer.checkpoint import read_checkpoint
 from tsformer.conformal import ConformalOffsets
-from tsformer.cross_validation import backtest, position_of
+from tsformer.cross_validation import backtest, last_windows, position_of
 from tsformer.data.covariates import CovariateEncoder
 from tsformer.data.future import read_future
 from tsformer.data.scaling import Scaler
@@ -421,20 +421,21 @@ class Forecaster:
         steps = self._steps(horizon)
         asked = self.asked(level, quantiles, 0, adaptive, seed)
         past = read_history(frame, self.config)
+        step = steps if step is None else num_steps("step", step)
+        most = None if n_windows is None else count("n_windows", n_windows)
+        windows = last_windows(past, most, step, steps, position_of(past, since))
         found = backtest(
             self,
             past,
-            n_windows=None if n_windows is None else count("n_windows", n_windows),
-            step=steps if step is None else num_steps("step", step),
+            windows,
             steps=steps,
             asked=asked,
-            begin=position_of(past, since),
             refit=refit_arguments(refit, seed),
             baselines=[baselines] if isinstance(baselines, str) else list(baselines),
             batch_size=count("batch_size", batch_size),
         )
-        if found.left_out is not None:
-            warnings.warn(found.left_out, stacklevel=2)
+        if windows.left_out is not None:
+            warnings.warn(windows.left_out, stacklevel=2)
         return window_frame(found.store, found.forecasts, series_names(past))
 
     def fine_tune(

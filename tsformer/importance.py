@@ -9,7 +9,7 @@ import pandas as pd
 import torch
 
 from tsformer.arguments import Asked
-from tsformer.cross_validation import scalers_before, window_origins
+from tsformer.cross_validation import last_windows, scalers_before
 from tsformer.data.calendar import num_calendar_features
 from tsformer.data.types import Float32Array, FloatArray, IntArray
 from tsformer.data.windows import BatchSampler, WindowBatch, WindowDataset, WindowIndex, group_spans
@@ -75,7 +75,7 @@ def covariate_importance(
     names = np.array(past.store.ids, dtype=object)[past.groups[:, 0]]
     past = replace(past, groups=past.groups[np.argsort(names)])
     store, groups = past.store, past.groups
-    origins, usable = window_origins(past, n_windows, step, horizon)
+    origins, usable, _ = last_windows(past, n_windows, step, horizon)
     cutoff, group = np.nonzero(usable)
     origin = origins[cutoff, group]
     every = WindowIndex.between(

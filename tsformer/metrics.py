@@ -77,12 +77,15 @@ class Errors(NamedTuple):
             naive_error: see `seasonal_naive_error`, by group and channel, (N, C); series where it
                 is NaN do not count.
         """
+        scaled = self.mae_by_channel() / naive_error
+        return float(np.nanmean(scaled)) if np.isfinite(scaled).any() else float("nan")
+
+    def mae_by_channel(self) -> NDArray[np.float64]:
+        """Return the mean absolute error of each channel of each group, (N, C)."""
         count = self.count.sum(axis=1)
-        mae = np.divide(
+        return np.divide(
             self.absolute.sum(axis=1), count, out=np.full_like(count, np.nan), where=count > 0
         )
-        scaled = mae / naive_error
-        return float(np.nanmean(scaled)) if np.isfinite(scaled).any() else float("nan")
 
     def mae_by_step(self) -> NDArray[np.float64]:
         """Return the mean absolute error of each horizon step, (H,)."""

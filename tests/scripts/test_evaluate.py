@@ -1,8 +1,6 @@
 """scripts/evaluate.py as users run it, and evaluate() on tables of any kind."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +10,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from tests.conftest import compose_settings
+from tests.processes import run_script
 from tests.test_forecaster import H, make_forecaster, make_long
 from tsformer import Forecaster
 from tsformer.data.columns import Columns
@@ -19,13 +18,6 @@ from tsformer.errors import ConfigError, DataError, TsformerError
 from tsformer.evaluating import evaluate
 from tsformer.evaluation.comparison import compare
 from tsformer.evaluation.scores import score
-
-ROOT = Path(__file__).resolve().parents[2]
-
-
-def run_evaluate(folder: Path, *overrides: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(ROOT / "scripts" / "evaluate.py"), *overrides]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True)
 
 
 @pytest.fixture
@@ -65,8 +57,8 @@ def settings(folder: Path, **changes: Any) -> dict[str, Any]:
 
 
 def test_forecasts_scores_and_a_report_are_written(folder: Path) -> None:
-    result = run_evaluate(
-        folder, "model=quantile", "dataset=custom", "dataset.path=my.csv", "output=out"
+    result = run_script(
+        "evaluate", folder, "model=quantile", "dataset=custom", "dataset.path=my.csv", "output=out"
     )
     assert result.returncode == 0, result.stderr
     assert "seasonal naive (daily)" in result.stdout
@@ -90,8 +82,8 @@ def test_forecasts_scores_and_a_report_are_written(folder: Path) -> None:
     assert told["steps"] == len(frame) == H * told["windows"]
     page = (folder / "out" / "report.html").read_text(encoding="utf-8")
     assert "my.csv" in page
-    again = run_evaluate(
-        folder, "model=model", "dataset=custom", "dataset.path=my.csv", "output=out"
+    again = run_script(
+        "evaluate", folder, "model=model", "dataset=custom", "dataset.path=my.csv", "output=out"
     )
     assert again.returncode == 2
     assert "Name another" in again.stderr

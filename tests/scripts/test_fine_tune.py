@@ -1,21 +1,13 @@
 """scripts/fine_tune.py as users run it."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
+from tests.processes import run_script
 from tests.test_forecaster import make_forecaster, make_long
 from tsformer import Forecaster
-
-ROOT = Path(__file__).resolve().parents[2]
-
-
-def run_fine_tune(folder: Path, *overrides: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(ROOT / "scripts" / "fine_tune.py"), *overrides]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True)
 
 
 @pytest.fixture
@@ -27,8 +19,14 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_model_goes_on_from_a_file(folder: Path) -> None:
-    result = run_fine_tune(
-        folder, "model=model", "input=my.csv", "max_steps=3", "lr=0.01", "hydra.run.dir=run"
+    result = run_script(
+        "fine_tune",
+        folder,
+        "model=model",
+        "input=my.csv",
+        "max_steps=3",
+        "lr=0.01",
+        "hydra.run.dir=run",
     )
     assert result.returncode == 0, result.stderr
     assert "val/mae" in result.stdout + result.stderr
@@ -53,7 +51,7 @@ MISTAKES = {
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_mistakes_end_with_a_message_and_code_2(mistake: str, folder: Path) -> None:
     overrides, message = MISTAKES[mistake]
-    result = run_fine_tune(folder, *overrides)
+    result = run_script("fine_tune", folder, *overrides)
     assert result.returncode == 2
     assert message in result.stderr
     assert "Traceback" not in result.stderr

@@ -17,4 +17,4 @@ def main(settings: dict[str, Any]) -> None:
 
 def run() -> None:
     """Run the command with the arguments of this process."""
-    run_script("evaluate", main, CONF_FITTED)
+    run_script("evaluate", main, CONF_FITTED, groups=("dataset", "paths"))

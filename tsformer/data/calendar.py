@@ -36,6 +36,11 @@ def seasonal_periods(freq: str) -> dict[str, int]:
     return whole or {"last value": 1}
 
 
+def shortest_season(freq: str) -> int:
+    """Return the steps of the shortest of `seasonal_periods`, which MASE is scaled by."""
+    return next(iter(seasonal_periods(freq).values()))
+
+
 def num_calendar_features(freq: str, holidays: str | None = None, *, yearly: bool = True) -> int:
     """Return how many features `calendar_features` gives, F."""
     step = step_of(freq)

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from tsformer.baselines.naive import naive_seasons, seasonal_naive
-from tsformer.data.calendar import seasonal_periods
+from tsformer.data.calendar import shortest_season
 from tsformer.data.forecast_data import ForecastData
 from tsformer.data.types import BoolArray, FloatArray, IntArray
 from tsformer.data.windows import BatchSampler
@@ -180,7 +180,7 @@ def target_metrics(
 
 def naive_error(data: ForecastData) -> FloatArray:
     """Return the in-sample error of the shortest season, the unit of MASE, (N, C)."""
-    season = next(iter(seasonal_periods(data.store.freq).values()))
+    season = shortest_season(data.store.freq)
     return seasonal_naive_error(data.store, data.train_end, season)[data.groups]
 
 

@@ -95,11 +95,7 @@ def _divided(errors: Errors, scale: FloatArray) -> Errors:
 
 def _series_errors(data: ForecastData, sums: Mapping[str, Errors]) -> pd.DataFrame:
     """Return the mean absolute error of each series, series x methods, the worst first."""
-    with np.errstate(invalid="ignore"):
-        columns = {
-            method: (errors.absolute.sum(axis=1) / errors.count.sum(axis=1)).ravel()
-            for method, errors in sums.items()
-        }
+    columns = {method: errors.mae_by_channel().ravel() for method, errors in sums.items()}
     names = [data.store.ids[series] for series in data.groups.ravel()]
     return pd.DataFrame(columns, index=names).sort_values(MODEL, ascending=False, kind="stable")
 
