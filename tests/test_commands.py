@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import tsformer
-from tsformer.__main__ import COMMANDS
+from tsformer.commands import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -72,7 +72,7 @@ def test_help_lists_the_commands(arguments: tuple[str, ...], tmp_path: Path) -> 
         assert f"\n  {name} " in result.stdout
 
 
-@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "info"])
+@pytest.mark.parametrize("name", ["check", "fit", "fine_tune", "evaluate", "forecast", "export"])
 def test_each_command_tells_its_settings(name: str, tmp_path: Path) -> None:
     result = run(ROOT, tmp_path, name, "--help")
     assert result.returncode == 0
@@ -87,3 +87,45 @@ def test_version_info_and_a_mistake(tmp_path: Path) -> None:
     mistake = run(ROOT, tmp_path, "forcast")
     assert mistake.returncode == 2
     assert "no command 'forcast'" in mistake.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "choices"),
+    [
+        ("tsformer fi", ["fit", "fine_tune"]),
+        ("tsformer fit dataset=etth", ["etth1", "etth2"]),  # "=" ends a word of bash
+        ("tsformer fit model.d_model=64 model.num_h", ["model.num_heads="]),
+        ("tsformer evaluate dataset=elec", ["electricity"]),
+    ],
+)
+def test_bash_completes_commands_groups_and_settings(line: str, choices: list[str]) -> None:
+    tsformer = f'tsformer() {{ "{sys.executable}" -m tsformer "$@"; }}'
+    script = f"""{tsformer}; eval "$(tsformer completion bash)"
+        COMP_LINE="{line}"; COMP_POINT={len(line)}; COMP_WORDS=($COMP_LINE)
+        COMP_CWORD=$(( ${{#COMP_WORDS[@]}} - 1 )); _tsformer; echo "${{COMPREPLY[@]}}" """
+    found = subprocess.run(["bash", "-c", script], cwd=ROOT, capture_output=True, text=True)
+    assert sorted(found.stdout.split()) == sorted(choices), found.stderr
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_scripts_of_completion_know_all_commands(shell: str, tmp_path: Path) -> None:
+    assert " ".join(COMMANDS) in run(ROOT, tmp_path, "completion", shell).stdout
+
+
+def test_completion_of_an_unknown_shell_is_refused(tmp_path: Path) -> None:
+    result = run(ROOT, tmp_path, "completion", "csh")
+    assert result.returncode == 2
+    assert result.stderr == "error: give a shell: bash, fish, zsh\n"
+
+
+def test_benchmarks_are_listed_and_a_mistake_is_told(tmp_path: Path) -> None:
+    assert "\n  speed " in run(ROOT, tmp_path, "benchmark", "--help").stdout
+    for arguments, message in {
+        (): "benchmark: give one of data, speed",
+        ("sped",): "sped: give one of data, speed",
+        ("speed", "only=trian"): "only=trian: give some of train, decode",
+        ("data", "rows=3"): "rows: there is no such setting",
+    }.items():
+        result = run(ROOT, tmp_path, "benchmark", *arguments)
+        assert result.returncode == 2
+        assert result.stderr.startswith(f"error: {message}")

@@ -4,16 +4,7 @@ import sys
 from importlib import import_module
 
 from tsformer import __version__
-
-COMMANDS = {
-    "check": "look through a table as a fit would take it",
-    "fit": "train, test, draw and save a forecaster, or search for the best settings with -m",
-    "fine_tune": "go on training a model with a table of one's own",
-    "evaluate": "test a model on a table's past, beside other methods",
-    "forecast": "forecast all series of a table",
-    "export": "write the network of a model as one file",
-    "info": "tell versions and devices",
-}
+from tsformer.commands import COMMANDS
 
 
 def main() -> None:
@@ -33,7 +24,7 @@ def main() -> None:
 
 
 def _usage() -> str:
-    lines = [f"  {name:10} {what}" for name, what in COMMANDS.items()]
+    lines = [f"  {name:11} {what}" for name, what in COMMANDS.items()]
     return "\n".join(
         [
             "usage: tsformer COMMAND [KEY=VALUE ...]",

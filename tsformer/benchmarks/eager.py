@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 
-def attention(
+def _attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: nn.Module
 ) -> Tensor:
     """Vaswani et al. 2017, equation 1, with dropout on the weights, (B, N, T, D/N)."""
@@ -23,7 +23,7 @@ def attention(
     return torch.matmul(weights, value)
 
 
-class Attention(nn.Module):
+class _Attention(nn.Module):
     def __init__(self, d_model: int, num_heads: int, dropout: float) -> None:
         super().__init__()
         self.num_heads = num_heads
@@ -40,23 +40,23 @@ class Attention(nn.Module):
         key = self.k_linear(key).reshape(heads).permute(0, 2, 1, 3)
         value = self.v_linear(value).reshape(heads).permute(0, 2, 1, 3)
         mask = None if mask is None else mask.unsqueeze(1)
-        attended = attention(query, key, value, mask, self.dropout)
+        attended = _attention(query, key, value, mask, self.dropout)
         return self.post_att(attended.permute(0, 2, 1, 3).reshape(batch, length, d_model))
 
 
-def feed_forward(d_model: int, d_ff: int, dropout: float) -> nn.Sequential:
+def _feed_forward(d_model: int, d_ff: int, dropout: float) -> nn.Sequential:
     return nn.Sequential(
         nn.Linear(d_model, d_ff), nn.ReLU(), nn.Dropout(dropout), nn.Linear(d_ff, d_model)
     )
 
 
-class EncoderLayer(nn.Module):
+class _EncoderLayer(nn.Module):
     def __init__(self, d_model: int, num_heads: int, d_ff: int, dropout: float) -> None:
         super().__init__()
         self.norm_attn = nn.LayerNorm(d_model)
-        self.attn = Attention(d_model, num_heads, dropout)
+        self.attn = _Attention(d_model, num_heads, dropout)
         self.norm_ff = nn.LayerNorm(d_model)
-        self.ff = feed_forward(d_model, d_ff, dropout)
+        self.ff = _feed_forward(d_model, d_ff, dropout)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -65,13 +65,13 @@ class EncoderLayer(nn.Module):
         return x + self.dropout(self.ff(self.norm_ff(x)))
 
 
-class Encoder(nn.Module):
+class _Encoder(nn.Module):
     def __init__(
         self, d_model: int, num_heads: int, d_ff: int, num_layers: int, dropout: float
     ) -> None:
         super().__init__()
         self.enc_layers = nn.ModuleList(
-            EncoderLayer(d_model, num_heads, d_ff, dropout) for _ in range(num_layers)
+            _EncoderLayer(d_model, num_heads, d_ff, dropout) for _ in range(num_layers)
         )
         self.norm = nn.LayerNorm(d_model)
 
@@ -81,15 +81,15 @@ class Encoder(nn.Module):
         return self.norm(x)
 
 
-class DecoderLayer(nn.Module):
+class _DecoderLayer(nn.Module):
     def __init__(self, d_model: int, num_heads: int, d_ff: int, dropout: float) -> None:
         super().__init__()
         self.norm_attn = nn.LayerNorm(d_model)
-        self.attn = Attention(d_model, num_heads, dropout)
+        self.attn = _Attention(d_model, num_heads, dropout)
         self.norm_enc_dec = nn.LayerNorm(d_model)
-        self.enc_dec_attn = Attention(d_model, num_heads, dropout)
+        self.enc_dec_attn = _Attention(d_model, num_heads, dropout)
         self.norm_ff = nn.LayerNorm(d_model)
-        self.ff = feed_forward(d_model, d_ff, dropout)
+        self.ff = _feed_forward(d_model, d_ff, dropout)
         self.dropout = nn.Dropout(dropout)
 
     def forward(
@@ -103,13 +103,13 @@ class DecoderLayer(nn.Module):
         return x + self.dropout(self.ff(self.norm_ff(x)))
 
 
-class Decoder(nn.Module):
+class _Decoder(nn.Module):
     def __init__(
         self, d_model: int, num_heads: int, d_ff: int, num_layers: int, dropout: float
     ) -> None:
         super().__init__()
         self.dec_layers = nn.ModuleList(
-            DecoderLayer(d_model, num_heads, d_ff, dropout) for _ in range(num_layers)
+            _DecoderLayer(d_model, num_heads, d_ff, dropout) for _ in range(num_layers)
         )
         self.norm = nn.LayerNorm(d_model)
 
@@ -121,7 +121,7 @@ class Decoder(nn.Module):
         return self.norm(x)
 
 
-class Embedding(nn.Module):
+class _Embedding(nn.Module):
     """Linear map x sqrt(D) + sinusoidal positions, with the original's fixed dropout of 0.1."""
 
     positions: Tensor
@@ -143,7 +143,7 @@ class Embedding(nn.Module):
         return self.dropout(x + self.positions[:, : x.size(1)])
 
 
-class Output(nn.Module):
+class _Output(nn.Module):
     def __init__(self, d_model: int, output_size: int) -> None:
         super().__init__()
         self.output_gen = nn.Linear(d_model, output_size)
@@ -166,12 +166,13 @@ class EagerTFModel(nn.Module):
         num_layers: int,
         dropout: float = 0.1,
     ) -> None:
+        """The sizes of the original, in its order; `d_model` is even."""
         super().__init__()
-        self.encoder_embedding = Embedding(encoder_input_size, d_model)
-        self.decoder_embeddings = Embedding(decoder_input_size, d_model)
-        self.encoder_block = Encoder(d_model, num_heads, d_ff, num_layers, dropout)
-        self.decoder_block = Decoder(d_model, num_heads, d_ff, num_layers, dropout)
-        self.output_gen = Output(d_model, output_size)
+        self.encoder_embedding = _Embedding(encoder_input_size, d_model)
+        self.decoder_embeddings = _Embedding(decoder_input_size, d_model)
+        self.encoder_block = _Encoder(d_model, num_heads, d_ff, num_layers, dropout)
+        self.decoder_block = _Decoder(d_model, num_heads, d_ff, num_layers, dropout)
+        self.output_gen = _Output(d_model, output_size)
 
     def forward(
         self,

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from tests.reference.eager import EagerTFModel, causal_mask, decode_naively
 from tests.reference.parity import parametrize_files, read_parity
+from tsformer.benchmarks.eager import EagerTFModel, causal_mask, decode_naively
 from tsformer.nn import TFModel, load_reference_state_dict
 
 SIZES = (3, 2, 2, 16, 4, 24, 2)

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from benchmarks.accuracy_plan import FEW, levels_of
-from benchmarks.linear import RECIPES, TRAINING, train_linear
-from benchmarks.statistical import METHODS, forecast_each
 from tsformer import conformal
 from tsformer.baselines.naive import seasonal_naive
+from tsformer.benchmarks.accuracy_plan import FEW, levels_of
+from tsformer.benchmarks.linear import RECIPES, TRAINING, train_linear
+from tsformer.benchmarks.statistical import METHODS, forecast_each
 from tsformer.data.calendar import seasonal_periods
 from tsformer.data.catalog import load_data
 from tsformer.data.forecast_data import ForecastData

@@ -3,12 +3,11 @@
 Each function measures one part and returns its table; what is compared is first shown to be equal.
 """
 
-import os
 import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -17,14 +16,17 @@ import numpy as np
 import pandas as pd
 import torch
 import yaml
+from rich.console import Group
 from rich.table import Table
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks import peers
-from benchmarks.common import interleaved, new_table
+from tsformer.benchmarks import peers
+from tsformer.benchmarks.common import interleaved, new_table, same_imports, with_defaults
+from tsformer.benchmarks.eager import EagerTFModel, causal_mask, decode_naively
 from tsformer.config import ModelConfig
 from tsformer.data.columns import Columns
+from tsformer.errors import ConfigError
 from tsformer.forecaster import Forecaster
 from tsformer.forecaster_config import (
     EncoderConfig,
@@ -33,10 +35,7 @@ from tsformer.forecaster_config import (
     network_settings,
 )
 from tsformer.nn import ForecastNetwork, TFModel, load_reference_state_dict
-
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))  # the reference stands among the tests
-from tests.reference.eager import EagerTFModel, causal_mask, decode_naively  # noqa: E402
+from tsformer.places import CONF
 
 CHANNELS, STEPS, BATCH_SIZE = 7, 96, 32
 D_MODEL, NUM_HEADS, D_FF, NUM_LAYERS = 128, 8, 256, 2
@@ -155,7 +154,7 @@ def measure_decoding() -> Table:
 
 def random_forecaster(context_length: int, horizon: int, **changes: Any) -> Forecaster:
     """Return a forecaster of hourly series with the default model and random weights."""
-    settings = yaml.safe_load((ROOT / "conf" / "model" / "base.yaml").read_text(encoding="utf-8"))
+    settings = yaml.safe_load((CONF / "model" / "base.yaml").read_text(encoding="utf-8"))
     covariates = EncoderConfig(mean=[], std=[], vocabularies={})
     scaler = ScalerConfig(
         per="series",
@@ -274,16 +273,15 @@ def measure_imports() -> Table:
 def run_python(code: str, *arguments: str) -> str:
     """Run code in a process of its own, where it can import all that this one can."""
     command = [sys.executable, "-c", code, *arguments]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
     return subprocess.run(
-        command, check=True, env=environment, stdout=subprocess.PIPE, text=True
+        command, check=True, env=same_imports(), stdout=subprocess.PIPE, text=True
     ).stdout
 
 
 MEMORY_BATCH, MEMORY_LIMIT = 8, 6e9
 PEAK = """
 import sys
-from benchmarks.speed import print_peak
+from tsformer.benchmarks.speed import print_peak
 print_peak(sys.argv[1], int(sys.argv[2]))
 """
 
@@ -344,3 +342,19 @@ PARTS: dict[str, Callable[[], Table]] = {
     "import": measure_imports,
     "memory": measure_memory,
 }
+
+
+def measure_speed(settings: Sequence[str]) -> Group:
+    """Measure one part after the other.
+
+    Args:
+        settings: `only=train,decode`, parts of `PARTS`.
+    """
+    names = with_defaults(settings, only=",".join(PARTS))["only"].split(",")
+    if strange := [name for name in names if name not in PARTS]:
+        raise ConfigError(f"only={strange[0]}: give some of {', '.join(PARTS)}.")
+    tables = []
+    for number, name in enumerate(names, 1):
+        print(f"{number}/{len(names)}: {name}", flush=True)
+        tables.append(PARTS[name]())
+    return Group(*tables)

@@ -1,8 +1,8 @@
-"""scripts/benchmark.py batch: what it is asked for, and a small run."""
+"""`benchmark batch`: what it is asked for, and a small run."""
 
 import pytest
-from benchmarks.batch import measure_batch
 
+from tsformer.benchmarks.batch import measure_batch
 from tsformer.errors import ConfigError
 
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,17 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
+from rich.console import Group
 from rich.table import Table
 from torch.utils.data import Dataset, default_collate
 
-from benchmarks.common import interleaved, new_table
+from tsformer.benchmarks.common import (
+    count,
+    interleaved,
+    new_table,
+    same_imports,
+    with_defaults,
+)
 from tsformer.data.calendar import calendar_features
 from tsformer.data.covariates import CovariateEncoder
 from tsformer.data.scaling import Scaler
@@ -70,6 +77,21 @@ class PerItemDataset(Dataset[WindowBatch]):
             target_observed=observed[length:],
             series=torch.tensor(series),
         )
+
+
+def measure_data(settings: Sequence[str]) -> Group:
+    """Measure windows, and opening tables.
+
+    Args:
+        settings: `series=10000` and `steps=5000` of the largest table that is opened.
+    """
+    given = with_defaults(settings, series="10_000", steps="5_000")
+    num_series, num_steps = (count(name, given[name]) for name in ("series", "steps"))
+    return Group(
+        benchmark_windows(with_calendar=False),
+        benchmark_windows(with_calendar=True),
+        benchmark_opening(num_series, num_steps),
+    )
 
 
 def benchmark_windows(
@@ -221,7 +243,7 @@ def benchmark_opening(num_series: int, num_steps: int) -> Table:
 def opened(path: Path, cache: Path) -> tuple[float, float, int, int]:
     """Open a table in a process of its own; return seconds, peak MB, series and rows."""
     command = [sys.executable, "-c", OPEN, str(path), str(cache)]
-    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    output = subprocess.run(command, check=True, env=same_imports(), stdout=subprocess.PIPE).stdout
     seconds, peak, series, rows = json.loads(output.splitlines()[-1])
     return seconds, peak, series, rows
 

@@ -1,4 +1,4 @@
-"""scripts/benchmark.py ablation: which fits it does, which not again, and what it shows."""
+"""`benchmark ablation`: which fits it does, which not again, and what it shows."""
 
 import json
 from pathlib import Path
@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from benchmarks import ablation
-from benchmarks.ablation import PLAN, measure_ablation, read_plan
 
+from tsformer.benchmarks import ablation
+from tsformer.benchmarks.ablation import PLAN, measure_ablation, read_plan
 from tsformer.errors import ConfigError
 
 TABLE = """

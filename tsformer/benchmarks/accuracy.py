@@ -10,12 +10,13 @@ from typing import Any
 
 from rich.table import Table
 
-from benchmarks.accuracy_plan import check_data, parse_plan, plan_tasks
-from benchmarks.accuracy_report import as_csv, as_markdown, as_table, summarise
-from benchmarks.accuracy_scores import RUNNERS
-from benchmarks.common import commit, machine
-from benchmarks.results import Record, add_record, read_records
+from tsformer.benchmarks.accuracy_plan import check_data, parse_plan, plan_tasks
+from tsformer.benchmarks.accuracy_report import as_csv, as_markdown, as_table, summarise
+from tsformer.benchmarks.accuracy_scores import RUNNERS
+from tsformer.benchmarks.common import commit, machine
+from tsformer.benchmarks.results import Record, add_record, read_records
 from tsformer.data.writing import write_atomically
+from tsformer.places import command
 
 KEY = ("task", "dataset", "horizon", "seed", "settings")
 
@@ -52,8 +53,8 @@ def measure_accuracy(arguments: Sequence[str]) -> Table:
         add_record(lines, record)
     records = [done[task.key] for task in tasks]
     rows = summarise(records)
-    command = shlex.join(["python", "scripts/benchmark.py", "accuracy", *arguments])
-    write_atomically(plan.output / "accuracy.md", as_markdown(rows, records, command))
+    called = shlex.join([*shlex.split(command("benchmark")), "accuracy", *arguments])
+    write_atomically(plan.output / "accuracy.md", as_markdown(rows, records, called))
     write_atomically(plan.output / "accuracy.csv", as_csv(rows))
     return as_table(rows)
 

@@ -1,23 +1,36 @@
-"""scripts/benchmark.py accuracy: its baselines, what it does again, and what it writes."""
+"""`benchmark accuracy`: its baselines, what it does again, and what it writes."""
 
 import csv
 import json
 from pathlib import Path
 
-import benchmark
 import numpy as np
 import pandas as pd
 import pytest
 import torch
-from benchmarks import accuracy_plan, accuracy_scores, statistical
-from benchmarks.accuracy import measure_accuracy
-from benchmarks.accuracy_plan import levels_of, parse_plan, plan_tasks
-from benchmarks.accuracy_report import PUBLISHED, as_csv, as_markdown, read_published, summarise
-from benchmarks.accuracy_scores import RUNNERS, Score, score_windows, with_quantiles
-from benchmarks.linear import RECIPES, TRAINING, DLinear, InstanceLinear, NLinear, train_linear
 from hydra.errors import HydraException
 from numpy.testing import assert_allclose
 
+from tsformer.benchmarks import accuracy_plan, accuracy_scores, statistical
+from tsformer.benchmarks.accuracy import measure_accuracy
+from tsformer.benchmarks.accuracy_plan import levels_of, parse_plan, plan_tasks
+from tsformer.benchmarks.accuracy_report import (
+    PUBLISHED,
+    as_csv,
+    as_markdown,
+    read_published,
+    summarise,
+)
+from tsformer.benchmarks.accuracy_scores import RUNNERS, Score, score_windows, with_quantiles
+from tsformer.benchmarks.linear import (
+    RECIPES,
+    TRAINING,
+    DLinear,
+    InstanceLinear,
+    NLinear,
+    train_linear,
+)
+from tsformer.commands import benchmark
 from tsformer.data.catalog import load_data
 from tsformer.data.forecast_data import ForecastData
 from tsformer.data.windows import WindowBatch
@@ -440,7 +453,7 @@ def test_a_mistake_ends_with_one_message_and_exit_code_2(
 ):
     monkeypatch.setattr("sys.argv", ["benchmark.py", "accuracy", *arguments, f"output={tmp_path}"])
     with pytest.raises(SystemExit) as stop:
-        benchmark.main()
+        benchmark.run()
     assert stop.value.code == 2
     error = capsys.readouterr().err
     assert error.startswith("error: ")

@@ -4,8 +4,9 @@ import os
 import platform
 import statistics
 import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,35 @@ import torch
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from tsformer.errors import ConfigError
 from tsformer.places import CONF
+
+
+def with_defaults(settings: Sequence[str], **defaults: str) -> dict[str, str]:
+    """Return `key=value` settings over their defaults.
+
+    Raises:
+        ConfigError: there is no such setting.
+    """
+    given = {key: value for key, _, value in (setting.partition("=") for setting in settings)}
+    if unknown := given.keys() - defaults.keys():
+        raise ConfigError(f"{min(unknown)}: there is no such setting of this benchmark.")
+    return defaults | given
+
+
+def count(name: str, value: str) -> int:
+    """Return the number from 1 up that a setting gives.
+
+    Raises:
+        ConfigError: it gives none.
+    """
+    try:
+        number = int(value)
+    except ValueError as error:
+        raise ConfigError(f"{name}={value}: give a whole number.") from error
+    if number < 1:
+        raise ConfigError(f"{name}={value}: give a number from 1 up.")
+    return number
 
 
 def interleaved(
@@ -38,6 +67,11 @@ def new_table(title: str, *columns: str) -> Table:
     for column in columns:
         table.add_column(column, justify="right")
     return table
+
+
+def same_imports() -> dict[str, str]:
+    """Return the environment of a process that can import all that this one can."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 
 
 def machine() -> str:

@@ -10,8 +10,8 @@ from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
-from benchmarks.linear import RECIPES, TRAINING
-from benchmarks.statistical import METHODS, is_installed
+from tsformer.benchmarks.linear import RECIPES, TRAINING
+from tsformer.benchmarks.statistical import METHODS, is_installed
 from tsformer.config import DatasetConfig, PathsConfig, parse
 from tsformer.data.catalog import find_file
 from tsformer.errors import ConfigError, DataError
@@ -82,7 +82,7 @@ def parse_plan(arguments: Sequence[str]) -> Plan:
         "dataset": ["etth1"],
         "horizon": [96, 192, 336, 720],
         "seed": [1, 2, 3],
-        "output": "docs/benchmarks",
+        "output": "runs/accuracy",
         "look_back": [],
     }
     overrides = []

@@ -17,12 +17,12 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 from rich.markdown import Markdown
 
-from benchmarks.common import commit, machine
-from benchmarks.results import Record, add_record, read_records
+from tsformer.benchmarks.common import commit, machine
+from tsformer.benchmarks.results import Record, add_record, read_records
 from tsformer.data.writing import write_atomically
 from tsformer.errors import ConfigError
 from tsformer.evaluation.testing import MODEL
-from tsformer.places import CONF
+from tsformer.places import CONF, command
 from tsformer.training import fit
 
 PLAN = CONF.with_name("docs") / "benchmarks" / "ablation.yaml"
@@ -71,7 +71,7 @@ def measure_ablation(arguments: Sequence[str]) -> Markdown:
         records.append({**trial._asdict(), **_fit(trial), **about})
         add_record(lines, records[-1])
     named = "" if plan == PLAN else f" {plan}"
-    table = as_markdown(records, f"python scripts/benchmark.py ablation{named}")
+    table = as_markdown(records, f"{command('benchmark')} ablation{named}")
     write_atomically(plan.with_suffix(".md"), table)
     return Markdown(table)
 

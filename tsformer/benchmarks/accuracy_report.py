@@ -10,7 +10,7 @@ from typing import NamedTuple
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from benchmarks.results import Record
+from tsformer.benchmarks.results import Record
 
 # How metrics are headed, and to how many digits they are shown.
 HEADS = {"scaled_crps": "CRPS", "coverage": "in 90 %"}

@@ -15,11 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from rich.table import Table
 
-from benchmarks.common import new_table
-from benchmarks.speed import random_forecaster
+from tsformer.benchmarks.common import count, new_table, same_imports, with_defaults
+from tsformer.benchmarks.speed import random_forecaster
 from tsformer.errors import ConfigError
 
-ROOT = Path(__file__).resolve().parents[2]
 CONTEXT_LENGTH, HORIZON = 168, 24
 SERIES_PER_FILE, SERIES_PER_GROUP, SERIES_IN_MEMORY = 50_000, 1_000, 5_000
 
@@ -31,11 +30,8 @@ def measure_batch(settings: Sequence[str]) -> Table:
         settings: `series=1000000`, `steps=200`, and `ways=local,local-2,ray-1`, engines and
             their numbers of workers.
     """
-    given = {"series": "10_000", "steps": "200", "ways": "local,local-2"}
-    given |= {key: value for key, _, value in (setting.partition("=") for setting in settings)}
-    if unknown := given.keys() - {"series", "steps", "ways"}:
-        raise ConfigError(f"{min(unknown)}: there is no such setting of this benchmark.")
-    num_series, num_steps = (_count(name, given[name]) for name in ("series", "steps"))
+    given = with_defaults(settings, series="10_000", steps="200", ways="local,local-2")
+    num_series, num_steps = (count(name, given[name]) for name in ("series", "steps"))
     ways = given["ways"].split(",")
     if strange := [way for way in ways if not re.fullmatch(r"(local|ray)(-\d+)?", way)]:
         raise ConfigError(f"ways={strange[0]}: give local, local-2, ray-1 and the like.")
@@ -62,16 +58,6 @@ def measure_batch(settings: Sequence[str]) -> Table:
             engine, _, workers = way.partition("-")
             add_row(table, way, num_series, *forecast_files(home, way, engine, workers or "0"))
     return table
-
-
-def _count(name: str, value: str) -> int:
-    try:
-        number = int(value)
-    except ValueError as error:
-        raise ConfigError(f"{name}={value}: give a whole number.") from error
-    if number < 1:
-        raise ConfigError(f"{name}={value}: give a number from 1 up.")
-    return number
 
 
 def add_row(
@@ -109,7 +95,7 @@ def read_first(folder: Path, num_series: int, num_steps: int) -> pd.DataFrame:
 
 
 def forecast_files(home: Path, way: str, engine: str, workers: str) -> tuple[float, float, float]:
-    """Run the script; return its seconds, from start to end, those of processors, and the most MB.
+    """Run the command; return its seconds, from start to end, those of processors, and the most MB.
 
     The seconds of processors do not know of processes that are not waited for, as Ray's.
     """
@@ -120,12 +106,11 @@ def forecast_files(home: Path, way: str, engine: str, workers: str) -> tuple[flo
         "engine": engine,
         "num_workers": workers,
     }
-    script = ROOT / "scripts" / "forecast.py"
-    command = [sys.executable, str(script), *(f"{k}={v}" for k, v in settings.items())]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+    arguments = [f"{key}={value}" for key, value in settings.items()]
+    command = [sys.executable, "-m", "tsformer", "forecast", *arguments]
     began, peak = time.perf_counter(), 0.0
     before = os.times()
-    with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) as process:
+    with subprocess.Popen(command, env=same_imports(), stdout=subprocess.DEVNULL) as process:
         while process.poll() is None:
             peak = max(peak, sum(memory_mb(pid) for pid in family(process.pid)))
             time.sleep(0.25)

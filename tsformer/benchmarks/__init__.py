@@ -1,0 +1,1 @@
+"""What tsformer is measured by: `python scripts/benchmark.py`, or `tsformer benchmark`."""
