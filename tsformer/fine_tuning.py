@@ -6,7 +6,7 @@ import signal
 import tempfile
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -15,7 +15,6 @@ from tsformer.config import FitConfig, parse
 from tsformer.data.forecast_data import Fitted, ForecastData
 from tsformer.data.table import SeriesTable
 from tsformer.errors import ConfigError, DataError
-from tsformer.forecaster import Forecaster
 from tsformer.forecaster_config import ForecasterConfig, ScalerConfig, network_settings
 from tsformer.history import History
 from tsformer.loggers import build_loggers
@@ -25,13 +24,16 @@ from tsformer.ranks import Interrupted
 from tsformer.run_folder import claimed
 from tsformer.trainer import build_module, train, versions
 
+if TYPE_CHECKING:
+    from tsformer.forecaster import Forecaster
+
 log = logging.getLogger(__name__)
 
 _VALIDATION = 0.1  # of the table's steps, unless told otherwise
 
 
 def fine_tune(
-    forecaster: Forecaster,
+    forecaster: "Forecaster",
     history: History,
     *,
     max_epochs: int,
@@ -41,7 +43,7 @@ def fine_tune(
     validation: float | None,
     seed: int,
     output: str | Path | None,
-) -> Forecaster:
+) -> "Forecaster":
     """Return a forecaster whose training went on; see `Forecaster.fine_tune`."""
     own = forecaster.config
     like = next(forecaster.network.parameters())
@@ -85,7 +87,7 @@ def fine_tune(
             trained.seconds,
         )
         network = trained.network.to(like.device, like.dtype)
-        tuned = Forecaster(network, described, trained.conformal)
+        tuned = type(forecaster)(network, described, trained.conformal)
         if output is not None:
             tuned.save(run / "model")
     return tuned

@@ -1,4 +1,4 @@
-"""`benchmark data` and `benchmark speed`: all that they compare runs, and ratios are of its times."""
+"""`benchmark data` and `benchmark speed`: equal outputs are compared, ratios are of their times."""
 
 from collections.abc import Callable
 from typing import Any

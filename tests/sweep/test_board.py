@@ -6,9 +6,9 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from tsformer.sweep.board import Record, draw, leaderboard, point_to_best, winner, write_csv
+from tsformer.sweep.board import draw, leaderboard, point_to_best, winner, write_csv
+from tsformer.sweep.result import Record, Result
 from tsformer.sweep.space import Choice, Interval
-from tsformer.sweep.trial import Result
 
 SPACE = {"lr": Interval(1e-4, 1e-2, log=True), "kind": Choice(("a", "b")), "n": Choice(("1",))}
 

@@ -12,9 +12,10 @@ from tests.conftest import make_settings
 from tsformer.config import TrialConfig
 from tsformer.errors import TsformerError
 from tsformer.sweep.config import PrunerConfig, SweepConfig
+from tsformer.sweep.result import Result, read_result, write_result
 from tsformer.sweep.space import Choice
 from tsformer.sweep.study import ask, load_trial, open_study, tell
-from tsformer.sweep.trial import Result, fit_trial, read_result, write_result
+from tsformer.sweep.trial import fit_trial
 
 CONFIG = SweepConfig(
     sampler="random",

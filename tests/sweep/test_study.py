@@ -9,9 +9,9 @@ from tsformer.config import TrialConfig
 from tsformer.errors import ConfigError
 from tsformer.sweep.config import PrunerConfig, SweepConfig
 from tsformer.sweep.jobs import Grid, Job, Search
+from tsformer.sweep.result import Result, read_result, write_result
 from tsformer.sweep.space import Choice, Interval, Values
 from tsformer.sweep.study import ask, load_trial, open_study, tell
-from tsformer.sweep.trial import Result, read_result, write_result
 
 SPACE = {"lr": Interval(1e-4, 1e-2, log=True), "width": Choice(("8", "16"))}
 

@@ -10,9 +10,9 @@ from tests.processes import start_python
 from tsformer.errors import ConfigError
 from tsformer.sweep.jobs import Job
 from tsformer.sweep.plan import Plan, held, keep_plan
+from tsformer.sweep.result import Result, read_result, write_result
 from tsformer.sweep.space import Choice
 from tsformer.sweep.sweeper import TrialSweeper
-from tsformer.sweep.trial import Result, read_result, write_result
 
 
 class Launcher:

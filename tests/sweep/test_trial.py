@@ -7,7 +7,8 @@ import pytest
 from tests.conftest import make_settings
 from tsformer.data.locking import alone
 from tsformer.errors import DataError
-from tsformer.sweep.trial import Result, fit_trial, read_result, write_result
+from tsformer.sweep.result import Result, read_result, write_result
+from tsformer.sweep.trial import fit_trial
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
@@ -14,27 +13,10 @@ from rich import box
 from rich.table import Table
 
 from tsformer.data.writing import replacing, write_atomically
-from tsformer.sweep.space import Dimension, Values
-from tsformer.sweep.trial import Result
+from tsformer.sweep.result import Record
+from tsformer.sweep.space import Dimension
 
 _MODEL = "model"  # of a run folder
-
-
-@dataclass(frozen=True)
-class Record:
-    """A trial that has ended.
-
-    Attributes:
-        number: of the trial.
-        values: of the swept settings.
-        folder: its run folder.
-        result: how it ended.
-    """
-
-    number: int
-    values: Values
-    folder: Path
-    result: Result
 
 
 def winner(records: Sequence[Record]) -> Record | None:

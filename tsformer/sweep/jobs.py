@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tsformer.sweep import study as studies
-from tsformer.sweep.board import Record
 from tsformer.sweep.config import SweepConfig
+from tsformer.sweep.result import Record, Result, forget_result, read_result
 from tsformer.sweep.space import Choice, Dimension, Values, grid
-from tsformer.sweep.trial import Result, forget_result, read_result
 
 
 @dataclass(frozen=True)

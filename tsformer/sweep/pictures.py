@@ -11,7 +11,7 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from tsformer.plots.style import CONTEXT, PALETTE
-from tsformer.sweep.board import Record
+from tsformer.sweep.result import Record
 from tsformer.sweep.space import Choice, Dimension, Interval
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from tsformer.config import TrialConfig
 from tsformer.errors import ConfigError
 from tsformer.sweep.config import PrunerConfig, SweepConfig
+from tsformer.sweep.result import Result
 from tsformer.sweep.space import Choice, Dimension, Values
-from tsformer.sweep.trial import Result
 
 if TYPE_CHECKING:
     import optuna

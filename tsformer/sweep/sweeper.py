@@ -24,8 +24,8 @@ from tsformer.errors import ConfigError, TsformerError
 from tsformer.sweep import board
 from tsformer.sweep.jobs import Grid, Job, Jobs, Search
 from tsformer.sweep.plan import MISTAKES, Plan, held, keep_plan, lines, make_plan
+from tsformer.sweep.result import Result, read_result, told, write_result
 from tsformer.sweep.space import Choice, Values
-from tsformer.sweep.trial import Result, read_result, told, write_result
 
 log = logging.getLogger(__name__)
 

@@ -1,57 +1,19 @@
-"""One job of a sweep, and `trial.json`, which it leaves in its run folder."""
+"""One job of a sweep: a fit that leaves how it ended."""
 
 import json
 import logging
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from tsformer.config import parse_fit
 from tsformer.data.locking import alone
-from tsformer.data.writing import write_atomically
 from tsformer.errors import TsformerError
+from tsformer.sweep.result import Result, read_result, told, write_result
 
 log = logging.getLogger(__name__)
-_FILE = "trial.json"
-
-
-@dataclass(frozen=True)
-class Result:
-    """How a trial ended.
-
-    Attributes:
-        state: how.
-        objective: the best validation error; None where it failed.
-        seconds: that it took.
-        message: why it failed.
-    """
-
-    state: Literal["complete", "pruned", "failed"]
-    objective: float | None = None
-    seconds: float | None = None
-    message: str = ""
-
-
-def read_result(folder: Path) -> Result | None:
-    """Return how the trial of a run folder ended, or None if it has not."""
-    try:
-        return Result(**json.loads((folder / _FILE).read_text(encoding="utf-8")))
-    except (FileNotFoundError, ValueError, TypeError):  # not there, or damaged
-        return None
-
-
-def write_result(folder: Path, result: Result) -> None:
-    """Keep how the trial of a run folder ended."""
-    folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(folder / _FILE, json.dumps(asdict(result), indent=1))
-
-
-def forget_result(folder: Path) -> None:
-    """Let a trial be run again."""
-    (folder / _FILE).unlink(missing_ok=True)
 
 
 def fit_trial(settings: Mapping[str, Any]) -> float | None:
@@ -114,8 +76,3 @@ def _finished(run: Path) -> float | None:
         return float(json.loads((run / "metrics.json").read_text(encoding="utf-8"))["objective"])
     except FileNotFoundError:
         return None
-
-
-def told(error: BaseException) -> str:
-    """Return what an error says, with its type if the user did not cause it."""
-    return str(error) if isinstance(error, TsformerError) else f"{type(error).__name__}: {error}"
