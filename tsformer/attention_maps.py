@@ -9,10 +9,10 @@ import pandas as pd
 
 from tsformer.data.checks import listed
 from tsformer.data.parsing import id_text
+from tsformer.data.sampling import BatchSampler
 from tsformer.data.scaling import Scaler
 from tsformer.data.store import SeriesStore
 from tsformer.data.types import Float32Array, FloatArray, IntArray
-from tsformer.data.windows import BatchSampler
 from tsformer.errors import DataError
 from tsformer.forecasting import as_inputs_of
 from tsformer.nn.maps import attention_weights

@@ -192,7 +192,7 @@ class ScalingConfig(Config):
 
 
 class SamplingConfig(Config):
-    """Which train windows an epoch holds; see `tsformer.data.windows.BatchSampler`."""
+    """Which train windows an epoch holds; see `tsformer.data.sampling.BatchSampler`."""
 
     over: Literal["windows", "series"]
     stride: int = Positive

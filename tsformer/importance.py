@@ -11,8 +11,9 @@ import torch
 from tsformer.arguments import Asked
 from tsformer.cross_validation import last_windows, scalers_before
 from tsformer.data.calendar import num_calendar_features
+from tsformer.data.sampling import BatchSampler
 from tsformer.data.types import Float32Array, FloatArray, IntArray
-from tsformer.data.windows import BatchSampler, WindowBatch, WindowDataset, WindowIndex, group_spans
+from tsformer.data.windows import WindowBatch, WindowDataset, WindowIndex, group_spans
 from tsformer.errors import ConfigError, DataError
 from tsformer.forecaster_config import ForecasterConfig
 from tsformer.forecasting import forecast_windows

@@ -9,9 +9,10 @@ import torch
 from tsformer.arguments import Asked
 from tsformer.conformal import ConformalOffsets, shifted, step_size, track
 from tsformer.data.calendar import grid_features
+from tsformer.data.sampling import BatchSampler
 from tsformer.data.scaling import Scaler
 from tsformer.data.types import Float32Array, FloatArray, IntArray
-from tsformer.data.windows import BatchSampler, WindowDataset, WindowIndex
+from tsformer.data.windows import WindowDataset, WindowIndex
 from tsformer.errors import DataError
 from tsformer.forecaster_config import ForecasterConfig
 from tsformer.forecasting import forecast_windows, sample_windows

@@ -13,7 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tsformer.data.forecast_data import ForecastData
-from tsformer.data.windows import BatchSampler, WindowBatch, WindowDataset
+from tsformer.data.sampling import BatchSampler
+from tsformer.data.windows import WindowBatch, WindowDataset
 from tsformer.nn.norm import instance_statistics
 
 

@@ -6,8 +6,9 @@ from lightning.pytorch import LightningDataModule
 from torch.utils.data import DataLoader, Sampler
 
 from tsformer.data.forecast_data import ForecastData
+from tsformer.data.sampling import BatchSampler, TrainingSampler
 from tsformer.data.types import IntArray
-from tsformer.data.windows import BatchSampler, TrainingSampler, WindowBatch, WindowDataset
+from tsformer.data.windows import WindowBatch, WindowDataset
 
 
 class ForecastDataModule(LightningDataModule):

@@ -9,8 +9,8 @@ import torch
 from tsformer.baselines.naive import naive_seasons, seasonal_naive
 from tsformer.data.calendar import shortest_season
 from tsformer.data.forecast_data import ForecastData
+from tsformer.data.sampling import BatchSampler
 from tsformer.data.types import BoolArray, FloatArray, IntArray
-from tsformer.data.windows import BatchSampler
 from tsformer.forecaster import Forecaster
 from tsformer.forecasting import forecast_windows
 from tsformer.history import WindowForecasts, by_series
