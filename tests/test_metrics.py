@@ -205,7 +205,7 @@ def quantile_batch(count: int = 40, seed: int = 0) -> tuple[torch.Tensor, ...]:
 def quantile_errors(
     *batches: tuple[torch.Tensor, ...], levels: Sequence[float] = LEVELS
 ) -> QuantileErrors:
-    sums = QuantileSums(S, H, C, levels)
+    sums = QuantileSums(S, C, levels)
     for batch in batches:
         sums.update(*batch)
     return sums.compute()
@@ -213,7 +213,7 @@ def quantile_errors(
 
 def slow_quantile_figures(forecast, target, observed, keep=lambda window, channel: True):
     """Every figure by loops over windows, steps and channels."""
-    pinball, magnitude, below, within, width, score = [], 0.0, [], [], [], []
+    pinball, magnitude, below, within, width = [], 0.0, [], [], []
     for b, h, c in np.argwhere(observed.numpy()):
         if not keep(b, c):
             continue
@@ -224,14 +224,12 @@ def slow_quantile_figures(forecast, target, observed, keep=lambda window, channe
         below.append([y <= x for x in q])
         within.append(q[1] <= y <= q[3])
         width.append(q[3] - q[1])
-        score.append(q[3] - q[1] + 2 / 0.2 * (max(q[1] - y, 0) + max(y - q[3], 0)))
     return {
         "mean_pinball": np.mean(pinball),
         "scaled_crps": 2 * np.sum(pinball) / len(LEVELS) / magnitude,
         "fraction_below": np.mean(below, axis=0),
         "coverage": np.mean(within),
         "width": np.mean(width),
-        "interval_score": np.mean(score),
     }
 
 
@@ -242,7 +240,6 @@ def quantile_figures(errors: QuantileErrors) -> dict[str, np.ndarray | float]:
         "fraction_below": errors.fraction_below(),
         "coverage": errors.coverage(0.8),
         "width": errors.width(0.8),
-        "interval_score": errors.interval_score(0.8),
     }
 
 
@@ -254,10 +251,9 @@ def assert_same_figures(found, expected):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_quantile_figures_equal_loops(seed):
-    batch = quantile_batch(seed=seed)
-    found = quantile_figures(quantile_errors(batch))
-    # The score of an interval whose ends cross is no width plus penalties: order this pair.
-    forecast, target, observed, series = batch
+    forecast, target, observed, series = quantile_batch(seed=seed)
+    found = quantile_figures(quantile_errors((forecast, target, observed, series)))
+    # Ends of an interval that cross hold nothing, but are counted apart: order this pair.
     ordered = forecast.sort(dim=-1).values
     expected = slow_quantile_figures(ordered, target, observed)
     assert_same_figures(
@@ -277,16 +273,6 @@ def test_quantile_figures_of_some_channels_of_some_groups():
         forecast, target, observed, keep=lambda window, channel: members[series[window], channel]
     )
     assert_same_figures(quantile_figures(found), expected)
-    assert np.isnan(found.fraction_below_by_step()).all()
-
-
-def test_fraction_below_by_step():
-    forecast, target, observed, _ = batch = quantile_batch()
-    found = quantile_errors(batch).fraction_below_by_step()
-    for step in range(H):
-        seen = observed[:, step]
-        below = (target[:, step, :, None] <= forecast[:, step])[seen]
-        assert_allclose(found[step], below.double().mean(0))
 
 
 @pytest.mark.parametrize("size", [1, 7, 39])
@@ -295,7 +281,6 @@ def test_batches_of_quantiles_add_up_to_the_whole(size):
     parts = [tuple(x[i : i + size] for x in batch) for i in range(0, 40, size)]
     whole, parts = quantile_errors(batch), quantile_errors(*parts)
     assert_same_figures(quantile_figures(parts), quantile_figures(whole))
-    assert_allclose(parts.fraction_below_by_step(), whole.fraction_below_by_step())
 
 
 def test_missing_truth_does_not_count_whatever_stands_there():
@@ -311,7 +296,7 @@ def test_an_oracle_scores_zero():
     _, target, observed, series = quantile_batch()
     forecast = target.nan_to_num()[..., None].expand(*target.shape, len(LEVELS))
     errors = quantile_errors((forecast, target, observed, series))
-    assert (errors.mean_pinball(), errors.scaled_crps(), errors.interval_score(0.8)) == (0, 0, 0)
+    assert (errors.mean_pinball(), errors.scaled_crps()) == (0, 0)
     assert (errors.width(0.8), errors.coverage(0.8)) == (0, 1)
 
 
@@ -326,7 +311,7 @@ def test_many_levels_give_the_crps_of_a_normal_distribution():
         z = (y - m) / s
         spread = z * (2 * normal.cdf(z) - 1) + 2 * normal.pdf(z) - 1 / math.sqrt(math.pi)
         closed.append(s * spread)
-    sums = QuantileSums(1, 1, 1, levels)
+    sums = QuantileSums(1, 1, levels)
     target = torch.tensor(truths)[:, None, None]
     sums.update(
         forecast.expand(3, 1, 1, -1), target, torch.ones_like(target) > 0, torch.zeros(3).long()
@@ -340,13 +325,12 @@ def test_nothing_observed_gives_nan():
     forecast, target, observed, series = quantile_batch()
     errors = quantile_errors((forecast, target, observed & False, series))
     assert all(np.isnan(value).all() for value in quantile_figures(errors).values())
-    assert np.isnan(errors.fraction_below_by_step()).all()
 
 
 def test_float32_quantiles_add_up_exactly():
     count = 30_000
     forecast = torch.full((count, 1, 1, 1), 0.1)
-    sums = QuantileSums(1, 1, 1, [0.5])
+    sums = QuantileSums(1, 1, [0.5])
     for _ in range(10):
         target = torch.zeros(count, 1, 1)
         sums.update(forecast, target, torch.ones_like(target) > 0, torch.zeros(count).long())

@@ -96,8 +96,8 @@ class Errors(NamedTuple):
 class QuantileSums(Metric):
     """What `QuantileErrors` are made of; missing truth counts not.
 
-    Sums are kept by group and channel, which tell target columns apart, or by horizon step: by all
-    of them at once and by level they would outgrow memory where there are many series.
+    Sums are kept by group and channel, which tell target columns apart; by step as well they would
+    outgrow memory where there are many series.
     """
 
     full_state_update = False
@@ -107,17 +107,12 @@ class QuantileSums(Metric):
     under: Tensor
     magnitude: Tensor
     count: Tensor
-    below_by_step: Tensor
-    count_by_step: Tensor
 
-    def __init__(
-        self, num_groups: int, horizon: int, num_channels: int, levels: Sequence[float]
-    ) -> None:
+    def __init__(self, num_groups: int, num_channels: int, levels: Sequence[float]) -> None:
         """Start from zero, in double precision.
 
         Args:
             num_groups: groups of series that are forecast together, N.
-            horizon: H.
             num_channels: C.
             levels: 0 < level < 1, rising, (Q,).
         """
@@ -127,8 +122,6 @@ class QuantileSums(Metric):
         shapes = {
             **dict.fromkeys(("pinball", "forecast", "below", "under"), (*groups, len(levels))),
             **dict.fromkeys(("magnitude", "count"), groups),
-            "below_by_step": (horizon, len(levels)),
-            "count_by_step": (horizon,),
         }
         for name, shape in shapes.items():
             self.add_state(name, torch.zeros(shape, dtype=torch.float64), dist_reduce_fx="sum")
@@ -155,8 +148,6 @@ class QuantileSums(Metric):
         self.under.index_add_(0, series, (error < 0).sum(1).double())
         self.magnitude.index_add_(0, series, target.abs().sum(1))
         self.count.index_add_(0, series, observed.sum(1).double())
-        self.below_by_step += below.sum((0, 2))
-        self.count_by_step += observed.sum((0, 2))
 
     def compute(self) -> "QuantileErrors":
         """Return the sums as arrays."""
@@ -165,7 +156,7 @@ class QuantileSums(Metric):
 
 
 class QuantileErrors(NamedTuple):
-    """Sums over windows and their observed steps; those by step over groups and channels too.
+    """Sums over windows and their observed steps.
 
     Attributes:
         levels: (Q,).
@@ -175,8 +166,6 @@ class QuantileErrors(NamedTuple):
         under: how many are less than the forecast, (N, C, Q).
         magnitude: absolute truths, (N, C).
         count: observed steps, (N, C).
-        below_by_step: as `below`, (H, Q).
-        count_by_step: as `count`, (H,).
     """
 
     levels: tuple[float, ...]
@@ -186,14 +175,9 @@ class QuantileErrors(NamedTuple):
     under: FloatArray
     magnitude: FloatArray
     count: FloatArray  # type: ignore[assignment]  # hides tuple.count
-    below_by_step: FloatArray
-    count_by_step: FloatArray
 
     def of(self, members: NDArray[np.bool_]) -> "QuantileErrors":
-        """Return the errors of some channels of some groups alone, given which, (N, C).
-
-        What is summed by step is not known of them and becomes NaN.
-        """
+        """Return the errors of some channels of some groups alone, given which, (N, C)."""
         kept = members[..., None]
         return self._replace(
             pinball=self.pinball * kept,
@@ -202,8 +186,6 @@ class QuantileErrors(NamedTuple):
             under=self.under * kept,
             magnitude=self.magnitude * members,
             count=self.count * members,
-            below_by_step=np.full_like(self.below_by_step, np.nan),
-            count_by_step=np.full_like(self.count_by_step, np.nan),
         )
 
     def mean_pinball(self) -> float:
@@ -223,11 +205,6 @@ class QuantileErrors(NamedTuple):
         """Return the fraction of truths that are at most the forecast, (Q,); ideally `levels`."""
         with np.errstate(invalid="ignore"):
             return self.below.sum(axis=(0, 1)) / self.count.sum()
-
-    def fraction_below_by_step(self) -> FloatArray:
-        """Return `fraction_below` of each horizon step, (H, Q)."""
-        with np.errstate(invalid="ignore"):
-            return self.below_by_step / self.count_by_step[:, None]
 
     def coverage(self, nominal: float) -> float:
         """Return the fraction of truths within the central interval, its ends included.
@@ -249,18 +226,6 @@ class QuantileErrors(NamedTuple):
         lower, upper = interval_ends(self.levels, nominal)
         width = (self.forecast[..., upper] - self.forecast[..., lower]).sum()
         return _ratio(width, self.count.sum())
-
-    def interval_score(self, nominal: float) -> float:
-        """Return the mean interval score of the central interval (Gneiting & Raftery 2007).
-
-        Its width, and 2 / (1 - nominal) times the distance of truths outside: the sum of the
-        pinball losses of its ends, times the same.
-
-        Raises:
-            ConfigError: the interval's ends are not among the levels.
-        """
-        ends = self.pinball[..., interval_ends(self.levels, nominal)].sum()
-        return _ratio(2 / (1 - nominal) * ends, self.count.sum())
 
 
 def interval_ends(levels: Sequence[float], nominal: float) -> tuple[int, int]:

@@ -173,7 +173,7 @@ def test_intervals_are_told_with_what_they_promise_what_they_hold_and_how_wide_t
     fit_config,
 ):
     data = data_of(fit_config)  # of six series, y and z by turns
-    sums, errors = QuantileSums(6, 1, 1, QUANTILES), ErrorSums(6, 1, 1)
+    sums, errors = QuantileSums(6, 1, QUANTILES), ErrorSums(6, 1, 1)
     forecast = torch.tensor([-100.0, -2.0, 0.0, 2.0, 1900.0]).expand(8, 1, 1, 5)
     truth = torch.arange(8.0)[:, None, None]  # 0, 1 and 2 lie within the narrow one
     everywhere = torch.ones_like(truth, dtype=torch.bool)

@@ -186,7 +186,7 @@ def score_windows(
         levels: of the quantiles, if there are some, rising, (Q,).
     """
     sizes = (len(data.groups), data.config.horizon, data.groups.shape[1])
-    sums, quantile_sums = ErrorSums(*sizes), QuantileSums(*sizes, levels)
+    sums, quantile_sums = ErrorSums(*sizes), QuantileSums(sizes[0], sizes[2], levels)
     picked = np.arange(len(data.test)) if windows is None else windows
     for begin in range(0, len(picked), _AT_ONCE):
         part = picked[begin : begin + _AT_ONCE]

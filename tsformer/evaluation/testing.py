@@ -61,7 +61,7 @@ def evaluate(
     """
     sizes = (len(data.groups), data.config.horizon, data.groups.shape[1])
     sums = {method: (ErrorSums(*sizes), ErrorSums(*sizes)) for method in methods(data)}
-    quantile_sums = QuantileSums(*sizes, data.config.model.quantiles)
+    quantile_sums = QuantileSums(sizes[0], sizes[2], data.config.model.quantiles)
     for windows in BatchSampler(data.test.index, batch_size, shuffle=False):
         group, origin = data.test.index.locate(windows)
         series = data.groups[group]  # (B, C)
