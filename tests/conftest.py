@@ -10,7 +10,8 @@ from typing import Any
 import hypothesis
 import pytest
 
-from tsformer.config import FitConfig, parse
+from tsformer.config import FitConfig
+from tsformer.settings import parse
 
 REPO = Path(__file__).resolve().parents[1]
 

@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conftest import REPO, make_settings
-from tsformer.config import DatasetConfig, FitConfig, Lengths, parse, parse_fit
+from tsformer.config import DatasetConfig, FitConfig, Lengths, parse_fit
 from tsformer.errors import ConfigError
+from tsformer.settings import parse
 
 
 def problems(overrides: dict) -> list[str]:

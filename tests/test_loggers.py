@@ -12,9 +12,10 @@ from lightning.pytorch.loggers import CSVLogger
 from tests.conftest import make_settings
 from tests.test_forecaster import make_long
 from tsformer import loggers
-from tsformer.config import FitConfig, LoggerConfig, parse
+from tsformer.config import FitConfig, LoggerConfig
 from tsformer.errors import ConfigError
 from tsformer.loggers import build_loggers, check_installed, open_loggers
+from tsformer.settings import parse
 
 
 def settings_of(folder: Path, **logger: Any) -> dict[str, Any]:

@@ -44,7 +44,7 @@ def test_no_imports_run_in_a_circle() -> None:
     ("package", "below"),
     [
         ("nn", set()),
-        ("data", {"config", "errors", "places"}),
+        ("data", {"config", "errors", "places", "settings"}),
         ("baselines", {"arguments", "config", "data", "errors", "metrics"}),
     ],
 )

@@ -4,74 +4,26 @@ Hydra composes a plain dict from `conf/`, `FitConfig` checks it, and the rest of
 only these classes. A saved model keeps its `ModelConfig` as JSON, beside what prediction needs.
 """
 
-import re
 from collections.abc import Mapping
 from itertools import pairwise
 from math import inf
-from reprlib import Repr
-from typing import Annotated, Any, Literal, NamedTuple, Self, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-    model_validator,
-)
+from pydantic import BeforeValidator, Field, model_validator
 
-from tsformer.errors import ConfigError
+from tsformer.settings import Config, Level, Names, Positive, Rate, Sha256, TimeZone, parse
 
-Rate = Field(ge=0, lt=1)
 # The first models said true or false.
 Skip = Annotated[
     Literal["full", "individual", "seasonal", "none"],
     BeforeValidator(lambda x: {True: "full", False: "none"}[x] if isinstance(x, bool) else x),
 ]
-Level = Annotated[float, Field(ge=1e-4, le=1 - 1e-4)]  # of a quantile
-# A bound far above any use, which a damaged or hostile file cannot pass.
-Positive = Field(gt=0, le=2**20)
 # Tokens x d_model: their table of positions is in no file, so that no file's size bounds it.
 _MAX_POSITIONS = 2**24
-# One column may be named without the brackets of a list.
-Names = Annotated[list[str], BeforeValidator(lambda x: [x] if isinstance(x, str) else x)]
-
-
-def _check_time_zone(name: str) -> str:
-    import pandas as pd  # here, as it takes half a second and most zones are not set
-
-    if not re.fullmatch(r"[\w+\-/:]+", name):  # pandas also takes calls such as tzlocal()
-        raise ValueError(f"{name!r} is not a time zone such as UTC or Europe/Berlin")
-    try:
-        pd.DatetimeIndex([]).tz_localize(name)
-    except (KeyError, ValueError, IndexError, OSError) as error:
-        raise ValueError(f"{name!r} is not a time zone such as UTC or Europe/Berlin") from error
-    return name
-
-
-TimeZone = Annotated[str, Field(max_length=100), AfterValidator(_check_time_zone)]
-
-
-def _check_sha256(digits: str) -> str:
-    if not re.fullmatch("[0-9a-fA-F]{64}", digits):
-        raise ValueError(f"{digits!r} is not a sha256, 64 hexadecimal digits")
-    return digits.lower()
-
-
-Sha256 = Annotated[str, AfterValidator(_check_sha256)]
-
-
 Split = (
     Annotated[list[float], Field(min_length=3, max_length=3)]
     | Annotated[list[str], Field(min_length=2, max_length=3)]
 )
-
-
-class Config(BaseModel):
-    """Base: frozen, no unknown keys, no silent conversion of 1.5 to 1."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
 
 
 class DatasetConfig(Config):
@@ -386,23 +338,6 @@ class FitConfig(Config):
         return self
 
 
-class ExportConfig(Config):
-    """Which model to export, and the file."""
-
-    model: str
-    format: Literal["onnx", "torch_export"]
-    output: str
-
-    @model_validator(mode="after")
-    def _check_suffix(self) -> Self:
-        suffix = {"onnx": ".onnx", "torch_export": ".pt2"}[self.format]
-        if not self.output.endswith(suffix):
-            raise ValueError(
-                f"output={self.output!r}: a file of format={self.format} is called *{suffix}"
-            )
-        return self
-
-
 class Lengths(NamedTuple):
     """Steps seen L, steps forecast H, steps a token spans p."""
 
@@ -441,48 +376,3 @@ def parse_fit(settings: Mapping[str, Any], suggested: Lengths = _ANY_LENGTHS) ->
         "model": model,
     }
     return parse(FitConfig, {**settings, **lengths})
-
-
-C = TypeVar("C", bound=Config)
-
-
-def parse(kind: type[C], values: Mapping[str, Any]) -> C:
-    """Check plain values and return them as settings.
-
-    Raises:
-        ConfigError: lists every key that is unknown, missing, or has a wrong value.
-    """
-    try:
-        return kind.model_validate(values)
-    except ValidationError as error:
-        raise ConfigError("\n".join(map(_describe, error.errors()))) from error
-
-
-_abridged = Repr()  # of a file's values, which may be millions
-_abridged.maxstring = _abridged.maxother = 200
-
-
-def _describe(problem: Any) -> str:
-    key = ".".join(map(str, problem["loc"]))
-    message = problem["msg"].removeprefix("Value error, ")
-    if problem["type"] == "value_error":
-        return f"{key}: {message}" if key else message
-    if problem["type"] == "extra_forbidden":
-        return f"{key}: there is no such setting"
-    return (
-        f"{key}={_abridged.repr(problem['input'])}: {message}"
-        if problem["type"] != "missing"
-        else (f"{key}: a value is needed")
-    )
-
-
-def flatten(values: Mapping[str, Any], separator: str = ".") -> dict[str, Any]:
-    """Return nested values by their dotted keys, as the command line calls them."""
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            inner = flatten(value, separator)
-            flat |= {f"{key}{separator}{name}": item for name, item in inner.items()}
-        else:
-            flat[key] = value
-    return flat

@@ -12,7 +12,6 @@ import pandas as pd
 import yaml
 
 from tsformer.baselines.registry import check_installed
-from tsformer.config import parse
 from tsformer.console import open_console
 from tsformer.cross_validation import Backtest, LastWindows, backtest, last_windows
 from tsformer.data.calendar import shortest_season
@@ -49,6 +48,7 @@ from tsformer.report.content import Report
 from tsformer.report.page import write_report
 from tsformer.report.tables import comparison_figures, figures_table, score_figures
 from tsformer.run_folder import METRICS, REPORT
+from tsformer.settings import parse
 from tsformer.strict_json import without_nan
 
 log = logging.getLogger(__name__)

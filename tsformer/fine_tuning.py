@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from tsformer.arguments import count
-from tsformer.config import FitConfig, parse
+from tsformer.config import FitConfig
 from tsformer.data.forecast_data import Fitted, ForecastData
 from tsformer.data.table import SeriesTable
 from tsformer.errors import ConfigError, DataError
@@ -22,6 +22,7 @@ from tsformer.model_folder import CONFIG
 from tsformer.quiet import quiet
 from tsformer.ranks import Interrupted
 from tsformer.run_folder import claimed
+from tsformer.settings import parse
 from tsformer.trainer import build_module, train, versions
 
 if TYPE_CHECKING:

@@ -7,12 +7,13 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
 
-from tsformer.config import Config, ModelConfig, Positive, TimeZone, check_lengths
+from tsformer.config import ModelConfig, check_lengths
 from tsformer.data.calendar import num_calendar_features
 from tsformer.data.columns import Columns, find_columns
 from tsformer.data.covariates import CovariateEncoder
 from tsformer.data.parsing import check_freq
 from tsformer.data.scaling import Scaler
+from tsformer.settings import Config, Positive, TimeZone
 
 # Beyond these, float32 could not hold what is scaled by them.
 Finite = Annotated[float, Field(allow_inf_nan=False, ge=-1e38, le=1e38)]

@@ -19,11 +19,12 @@ from lightning.pytorch.loggers import (
     WandbLogger,
 )
 
-from tsformer.config import FitConfig, LoggerConfig, MLflowConfig, WandbConfig, flatten
+from tsformer.config import FitConfig, LoggerConfig, MLflowConfig, WandbConfig
 from tsformer.data.locking import alone
 from tsformer.data.writing import write_atomically
 from tsformer.errors import ConfigError
 from tsformer.quiet import set_levels
+from tsformer.settings import flatten
 
 CURVES = Path("csv", "metrics.csv")  # in a run folder, of the CSV logger
 _PART = "from_step_"  # of a training that went on there

@@ -16,11 +16,11 @@ from safetensors import SafetensorError
 from safetensors.torch import save
 
 from tsformer import __version__
-from tsformer.config import parse
 from tsformer.conformal import ConformalOffsets
 from tsformer.errors import ConfigError, DataError, ModelFolderError
 from tsformer.forecaster_config import ForecasterConfig
 from tsformer.nn import ForecastNetwork
+from tsformer.settings import parse
 from tsformer.strict_json import read_json
 from tsformer.weights import OFFSETS, build_network, read_weights
 

@@ -11,10 +11,11 @@ import torch
 import yaml
 
 from tsformer.checkpoint import BEST, LAST, SETTINGS_KEY, WORLD_KEY
-from tsformer.config import FitConfig, flatten, parse
+from tsformer.config import FitConfig
 from tsformer.data.files import match_files
 from tsformer.data.locking import alone
 from tsformer.errors import ConfigError, TrainingError
+from tsformer.settings import flatten, parse
 
 SETTINGS, METRICS, PROVENANCE = "config.yaml", "metrics.json", "run.json"
 REPORT = "report.html"

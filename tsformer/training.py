@@ -13,7 +13,7 @@ import torch
 from lightning.pytorch import seed_everything
 from lightning.pytorch.loggers import Logger
 
-from tsformer.config import FitConfig, TrainerConfig, parse, parse_fit
+from tsformer.config import FitConfig, TrainerConfig, parse_fit
 from tsformer.console import open_console
 from tsformer.data.catalog import load_data
 from tsformer.data.forecast_data import ForecastData
@@ -62,6 +62,7 @@ from tsformer.report.of_fit import fit_report
 from tsformer.report.page import write_report
 from tsformer.report.tables import coverage_figures, figures_table, metrics_figures
 from tsformer.run_folder import METRICS, REPORT, Place, claimed, find_place, read_settings
+from tsformer.settings import parse
 from tsformer.strict_json import without_nan
 from tsformer.trainer import Trained, build_module, num_weights, train, versions
 

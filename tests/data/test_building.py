@@ -23,13 +23,14 @@ from tests.data.frames import (
     store_of,
     target_of,
 )
-from tsformer.config import DatasetConfig, parse
+from tsformer.config import DatasetConfig
 from tsformer.data.building import build_store
 from tsformer.data.columns import find_columns
 from tsformer.data.findings import Finding, Findings
 from tsformer.data.sources import open_source
 from tsformer.data.store import SeriesStore
 from tsformer.errors import DataError
+from tsformer.settings import parse
 
 # One series: values at hours 0 to 30, with gaps between them and missing ones among them.
 some_series = st.dictionaries(

@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from tests.processes import start_python
-from tsformer.config import DatasetConfig, PathsConfig, parse, parse_fit
+from tsformer.config import DatasetConfig, PathsConfig, parse_fit
 from tsformer.data.catalog import find_file, load_table
 from tsformer.data.download import download
 from tsformer.errors import ConfigError, DataError
+from tsformer.settings import parse
 
 CONTENT = b"ds,y\n" + b"".join(
     b"2024-01-01 %02d:%02d:00,%d\n" % (minute // 60, minute % 60, minute) for minute in range(1440)

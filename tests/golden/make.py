@@ -15,7 +15,7 @@ import pandas as pd
 import torch
 
 from tsformer import Forecaster
-from tsformer.config import ModelConfig, parse
+from tsformer.config import ModelConfig
 from tsformer.conformal import ConformalOffsets
 from tsformer.data.columns import Columns
 from tsformer.forecaster_config import (
@@ -26,6 +26,7 @@ from tsformer.forecaster_config import (
 )
 from tsformer.model_folder import SCHEMA_VERSION
 from tsformer.nn import ForecastNetwork
+from tsformer.settings import parse
 
 L, H, P = 24, 7, 6  # the last token reaches beyond the horizon
 ROWS = 40

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from tsformer.config import Config, parse
+from tsformer.settings import Config, parse
 
 # One number may be given without the brackets of a list.
 Numbers = Annotated[

@@ -11,11 +11,11 @@ from typing import Any, Literal
 from tsformer import __version__
 from tsformer.batch.part import FORECASTS, GATHERED, part_name
 from tsformer.batch.plan import Place
-from tsformer.config import Config, parse
 from tsformer.data.locking import alone
 from tsformer.data.sources import Span
 from tsformer.data.writing import write_atomically
 from tsformer.errors import BatchError, ConfigError
+from tsformer.settings import Config, parse
 
 MANIFEST, ERRORS = "manifest.json", "errors.parquet"
 _LOCK = ".lock"

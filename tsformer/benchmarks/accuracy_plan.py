@@ -12,11 +12,12 @@ from omegaconf import DictConfig, OmegaConf
 
 from tsformer.benchmarks.linear import RECIPES, TRAINING
 from tsformer.benchmarks.statistical import METHODS, is_installed
-from tsformer.config import DatasetConfig, PathsConfig, parse
+from tsformer.config import DatasetConfig, PathsConfig
 from tsformer.data.catalog import find_file
 from tsformer.errors import ConfigError, DataError
 from tsformer.evaluation.testing import MODEL
 from tsformer.places import CONF
+from tsformer.settings import parse
 
 # Steps that the linear baselines see, as in Zeng et al. 2023.
 LOOK_BACKS = {"illness": 104}

@@ -3,8 +3,8 @@
 from typing import Any
 
 from tsformer.cli import CONF_FITTED, run_script
-from tsformer.config import parse
 from tsformer.evaluation.config import EvaluateConfig
+from tsformer.settings import parse
 
 
 def main(settings: dict[str, Any]) -> None:

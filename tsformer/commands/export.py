@@ -1,10 +1,29 @@
 """Write a model as one file: `python scripts/export.py model=runs/.../model output=my.onnx`."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Self
+
+from pydantic import model_validator
 
 from tsformer.cli import CONF_FITTED, run_script
-from tsformer.config import ExportConfig, parse
+from tsformer.settings import Config, parse
+
+
+class ExportConfig(Config):
+    """Which model to export, and the file."""
+
+    model: str
+    format: Literal["onnx", "torch_export"]
+    output: str
+
+    @model_validator(mode="after")
+    def _check_suffix(self) -> Self:
+        suffix = {"onnx": ".onnx", "torch_export": ".pt2"}[self.format]
+        if not self.output.endswith(suffix):
+            raise ValueError(
+                f"output={self.output!r}: a file of format={self.format} is called *{suffix}"
+            )
+        return self
 
 
 def main(settings: dict[str, Any]) -> None:

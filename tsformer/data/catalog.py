@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tsformer.config import DatasetConfig, FitConfig, PathsConfig, parse, parse_fit
+from tsformer.config import DatasetConfig, FitConfig, PathsConfig, parse_fit
 from tsformer.data.download import download
 from tsformer.data.files import match_files
 from tsformer.data.findings import Findings
@@ -14,6 +14,7 @@ from tsformer.data.splits import split_ends
 from tsformer.data.table import SeriesTable
 from tsformer.errors import ConfigError, DataError
 from tsformer.places import DATASETS, command
+from tsformer.settings import parse
 
 log = logging.getLogger(__name__)
 

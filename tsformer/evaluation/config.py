@@ -4,7 +4,8 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from tsformer.config import Config, DatasetConfig, PathsConfig
+from tsformer.config import DatasetConfig, PathsConfig
+from tsformer.settings import Config
 
 
 class EvaluateConfig(Config):

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from tsformer.config import Config
+from tsformer.settings import Config
 
 
 class PrunerConfig(Config):

@@ -11,10 +11,11 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
-from tsformer.config import flatten, parse, parse_fit
+from tsformer.config import parse_fit
 from tsformer.data.locking import alone
 from tsformer.data.writing import write_atomically
 from tsformer.errors import ConfigError, TsformerError
+from tsformer.settings import flatten, parse
 from tsformer.sweep.config import SweepConfig
 from tsformer.sweep.space import (
     Dimension,
