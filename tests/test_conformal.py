@@ -178,8 +178,15 @@ def test_apply_adds_the_offsets_of_each_group_and_orders_the_quantiles():
     conformal = ConformalOffsets(LEVELS, offsets)
     group = np.array([2, -1, 0])
     forecast = np.random.default_rng(1).normal(size=(3, H, C, Q)).astype(np.float32)
+    offsets[..., LEVELS.index(0.5)] = 0.0
+    forecast.sort(axis=-1)
+
+    def moved(quantiles, by):
+        low, middle, high = quantiles[:2] + by[:2], quantiles[2], quantiles[3] + by[3]
+        return [*sorted(np.minimum(low, middle)), middle, max(high, middle)]
+
     expected = [
-        sorted(forecast[b, h, c] + offsets[n, h, c])
+        moved(forecast[b, h, c], offsets[n, h, c])
         for b, n in enumerate((2, N, 0))
         for h in range(H)
         for c in range(C)
@@ -402,7 +409,31 @@ def test_an_adversary_does_not_defeat_it_either():
     assert abs(below / count - level) <= (2 + eta) / (eta * count)
 
 
-def test_crossing_quantiles_are_put_in_order():
-    forecast, offsets = np.array([[[0.0, 1.0, 2.0]]]), np.array([[[5.0, 0.0, -4.0]]])
-    assert_array_equal(shifted(forecast, offsets), [[[-2.0, 1.0, 5.0]]])
-    assert_array_equal(shifted(forecast[..., 0], offsets), [[[-4.0, 0.0, 5.0]]])
+def test_an_interval_narrowed_by_more_than_its_width_ends_at_the_median():
+    forecast, offsets = np.array([[[-1.0, 0.0, 2.0]]]), np.array([[[5.0, 0.0, -4.0]]])
+    levels = (0.1, 0.5, 0.9)
+    assert_array_equal(shifted(forecast, offsets, levels), [[[0.0, 0.0, 0.0]]])
+    without = [[[0.5, 0.5]]]  # halfway between -1 and 2
+    assert_array_equal(shifted(forecast[..., [0, 2]], offsets[..., [0, 2]], (0.1, 0.9)), without)
+
+
+def test_calibration_does_not_widen_intervals_that_are_narrowed():
+    """Few quiet windows among loud ones, which are all forecast twice too wide."""
+    rng = np.random.default_rng(0)
+    sigma = np.where(rng.random(2000) < 0.1, 1.0, 10.0)
+    forecast = 2 * sigma[:, None, None, None] * np.array([-1.2816, 0.0, 1.2816])
+    truth = (sigma * rng.normal(size=2000))[:, None, None]
+    observed = np.ones_like(truth, bool)
+    group, levels = np.zeros(2000, np.int64), (0.1, 0.5, 0.9)
+    found = calibrate([(forecast, truth, observed, group)], 1, levels).apply(forecast, group)
+    assert (np.abs(found) <= np.abs(forecast)).all()
+    assert_array_equal(found[..., 1], forecast[..., 1])
+    inside = (found[:, 0, 0, 0] <= truth[:, 0, 0]) & (truth[:, 0, 0] <= found[:, 0, 0, 2])
+    assert abs(inside.mean() - 0.8) < 0.02
+
+
+def test_crossing_quantiles_of_one_side_are_put_in_order():
+    forecast, offsets = np.array([[[-2.0, -1.0, 0.0]]]), np.array([[[1.5, 0.0, 0.0]]])
+    levels = (0.1, 0.2, 0.5)
+    assert_array_equal(shifted(forecast, offsets, levels), [[[-1.0, -0.5, 0.0]]])
+    assert_array_equal(shifted(np.array([[1.0]]), offsets, levels), [[[1.0, 1.0, 2.5]]])

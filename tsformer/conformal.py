@@ -80,7 +80,7 @@ class ConformalOffsets:
             forecast: quantiles, (B, H, C, Q), or point forecasts, (B, H, C), in scaled units.
             group: of each window, (B,); -1 if not seen in training.
         """
-        return shifted(forecast, self.offsets[group])
+        return shifted(forecast, self.offsets[group], self.levels)
 
 
 def calibration_batches(
@@ -127,14 +127,17 @@ def calibrate(
     return ConformalOffsets.fit(scores, group, num_groups, levels)
 
 
-def shifted(forecast: NDArray[Any], offsets: NDArray[Any]) -> NDArray[Any]:
+def shifted(forecast: NDArray[Any], offsets: NDArray[Any], levels: Sequence[float]) -> NDArray[Any]:
     """Return quantiles moved by their offsets, put in order where they cross.
 
-    Ordering brings them nearer to the truth, if anything (Chernozhukov et al. 2010).
+    Ends of an interval that is narrowed by more than its width meet at the median: put in order
+    alone, they would change places, and widen it. Ordering quantiles on one side of the median
+    brings them nearer to the truth, if anything (Chernozhukov et al. 2010).
 
     Args:
         forecast: quantiles, (..., H, C, Q), or point forecasts, (..., H, C).
         offsets: (..., H, C, Q), of any number of steps; steps beyond them take the last ones.
+        levels: (Q,).
 
     Returns:
         (..., H, C, Q), rising along Q.
@@ -142,7 +145,15 @@ def shifted(forecast: NDArray[Any], offsets: NDArray[Any]) -> NDArray[Any]:
     if forecast.ndim < offsets.ndim:
         forecast = forecast[..., None]
     step = np.minimum(np.arange(forecast.shape[-3]), offsets.shape[-3] - 1)
-    return np.sort(forecast + offsets[..., step, :, :], axis=-1)
+    moved = forecast + offsets[..., step, :, :]
+    side = np.round(np.asarray(levels) - 0.5, 9)
+    if (side < 0).any() and (side > 0).any():
+        forecast = np.broadcast_to(forecast, moved.shape)
+        inner = [np.flatnonzero(side <= 0)[-1], np.flatnonzero(side >= 0)[0]]
+        median = forecast[..., inner].mean(axis=-1, keepdims=True)  # the level 0.5, if it is there
+        np.minimum(moved, median, out=moved, where=side < 0)
+        np.maximum(moved, median, out=moved, where=side > 0)
+    return np.sort(moved, axis=-1)
 
 
 def residuals(forecast: NDArray[Any], target: NDArray[Any], observed: BoolArray) -> Float32Array:

@@ -166,7 +166,7 @@ class OriginForecaster:
             if past is not None:
                 offsets = self._tracked(past, numbers, offsets, levels)
             point, base = forecast_windows(self.network, batch, levels)
-            calibrated = torch.from_numpy(shifted(base, offsets))
+            calibrated = torch.from_numpy(shifted(base, offsets, levels))
             quantiles = at_levels(calibrated, levels, wanted).numpy()
         parts = [point[..., None], quantiles]
         if self.asked.num_paths:
