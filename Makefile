@@ -1,8 +1,8 @@
-# make fit: train on the embedded data. make test: run the tests. Both set up .venv first.
+# make fit: train on the embedded data. make test: run the tests. make docs: build site/. All set up .venv first.
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: fit test lint clean
+.PHONY: fit test lint docs clean
 
 fit: .venv/ready
 	$(BIN)/python scripts/fit.py dataset=electricity
@@ -15,6 +15,9 @@ lint: .venv/ready
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
+docs: .venv/ready
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+
 # requirements.lock holds the exact versions that are tested.
 .venv/ready: pyproject.toml requirements.lock
 	$(PYTHON) -m venv .venv
@@ -22,4 +25,4 @@ lint: .venv/ready
 	touch $@
 
 clean:
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv site .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -165,7 +165,7 @@ def run_script(*overrides: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True)
 
 
-def test_the_script_writes_its_output_alone_and_the_readmes_example_runs_it(
+def test_the_script_writes_its_output_alone_and_the_example_of_the_docs_runs_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("onnxruntime")
@@ -175,7 +175,7 @@ def test_the_script_writes_its_output_alone_and_the_readmes_example_runs_it(
     assert result.stderr == ""
     assert len(result.stdout.splitlines()) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["electricity.onnx"]
-    blocks = (ROOT / "README.md").read_text().split("```python\n")[1:]
+    blocks = (ROOT / "docs" / "model_folder.md").read_text().split("```python\n")[1:]
     example = next(block for block in blocks if "onnxruntime" in block).split("```")[0]
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
