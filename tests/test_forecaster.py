@@ -937,9 +937,10 @@ def test_a_model_of_points_says_how_to_fit_another() -> None:
 
 
 def recognisable(groups: int, channels: int = 1, levels: int = 3) -> np.ndarray:
-    """Return offsets (N+1, H, C, Q), all different, that rise with the level."""
+    """Return offsets (N+1, H, C, Q), all different, outwards from a median that stays."""
     size = (groups + 1, H, channels, levels)
-    return np.arange(np.prod(size)).reshape(size) / 10 + 1
+    outwards = np.sign(np.arange(levels) - (levels - 1) / 2)
+    return (np.arange(np.prod(size)).reshape(size) / 10 + 1) * outwards
 
 
 def test_offsets_are_those_of_the_series_or_pooled_for_a_new_one() -> None:
@@ -1045,7 +1046,7 @@ def test_adaptive_intervals_follow_the_latest_windows(length: int, head: str) ->
     base, truth = np.stack(base), np.stack(truth)
     begin = recognisable(2)[[1]]
     offsets = track(base, truth, begin, known, step_size(base, truth))
-    expected = shifted(base_at(length), offsets)[0, :, 0] * 2 + 6
+    expected = shifted(base_at(length), offsets, known)[0, :, 0] * 2 + 6
     forecast = forecaster.predict(frame, quantiles=known, adaptive=True)
     found = forecast[[f"tsformer-q-{level}" for level in known]]
     np.testing.assert_allclose(found, expected, rtol=1e-4)

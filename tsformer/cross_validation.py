@@ -193,7 +193,7 @@ def scalers_before(
         usable: which of them are forecast, (W, N).
     """
     numbers = np.flatnonzero(usable.any(axis=1))
-    if scaler.per != "series" or set(past.store.ids) <= set(scaler.ids):
+    if scaler.knows(past.store.ids):
         yield scaler.adapt(past.store), numbers
         return
     for number in numbers:

@@ -45,6 +45,7 @@ class ScalerConfig(Config):
     std: Scales
     fallback_mean: Finite
     fallback_std: Scale
+    unfitted: Texts = []
 
     @classmethod
     def of(cls, scaler: Scaler) -> Self:
@@ -53,13 +54,14 @@ class ScalerConfig(Config):
             name: value.tolist() if isinstance(value, np.ndarray) else value
             for name, value in vars(scaler).items()
         }
-        return cls(**{**plain, "ids": list(scaler.ids)})
+        return cls(**{**plain, "ids": list(scaler.ids), "unfitted": list(scaler.unfitted)})
 
     def scaler(self) -> Scaler:
         """Return the scaler."""
         values = self.model_dump()
-        ids, mean, std = (values.pop(name) for name in ("ids", "mean", "std"))
-        return Scaler(ids=tuple(ids), mean=np.array(mean), std=np.array(std), **values)
+        values |= {name: tuple(values[name]) for name in ("ids", "unfitted")}
+        values |= {name: np.array(values[name]) for name in ("mean", "std")}
+        return Scaler(**values)
 
     @model_validator(mode="after")
     def _check_lengths(self) -> Self:

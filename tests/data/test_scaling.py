@@ -56,7 +56,7 @@ def statistics(values: np.ndarray, method: str) -> tuple[float, float]:
     if method == "standard":
         return np.mean(values), np.std(values) or 1.0
     lower, center, upper = np.quantile(values, [0.25, 0.5, 0.75])
-    return center, (upper - lower) / 1.349 or 1.0
+    return center, (upper - lower) / 1.349 or np.std(values) or 1.0
 
 
 @every_setting
@@ -218,6 +218,30 @@ def test_new_series_are_scaled_by_their_own_rows_or_as_the_dataset(settings):
     assert (adapted.mean[2], adapted.std[2]) == (scaler.fallback_mean, scaler.fallback_std)
     kept = ("fallback_mean", "fallback_std", "per", "method", "transform")
     assert all(getattr(adapted, name) == getattr(scaler, name) for name in kept)
+
+
+def test_series_that_had_no_value_to_fit_are_fitted_when_they_have_some():
+    scaler = fitted()
+    assert scaler.unfitted == ("late", "empty")
+    assert not scaler.knows(["a", "late"])
+    assert scaler.knows(["a", "b", "c"])
+    assert fitted(per="dataset").knows(["late", "new"])
+    store = some_store()  # with the rows behind END
+    adapted = scaler.adapt(store)
+    own = [np.mean(train_values(store, 2, 20)), np.std(train_values(store, 2, 20))]
+    assert_allclose([adapted.mean[2], adapted.std[2]], own, rtol=1e-12)
+    assert_array_equal(adapted.mean[[0, 1, 3]], scaler.mean[[0, 1, 3]])
+    assert adapted.unfitted == ("empty",)
+    assert adapted.mean[4] == scaler.fallback_mean
+
+
+@pytest.mark.parametrize("per", ["series", "dataset"])
+def test_values_that_are_mostly_zero_have_a_spread(per):
+    values = np.zeros(100)
+    values[::7] = 1000.0
+    scaler = Scaler.fit(store_of({"spare parts": values}), 100, per=per, method="robust")
+    assert scaler.mean[0] == 0
+    assert_allclose(scaler.std[0], np.std(values), rtol=1e-6)
 
 
 def test_steps_that_a_forecast_adds_to_the_grid_do_not_count():

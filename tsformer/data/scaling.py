@@ -1,6 +1,6 @@
 """Scaling of targets by statistics of the train rows alone."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Literal
@@ -32,12 +32,13 @@ class Scaler:
         ids: series that `mean` and `std` belong to, in order.
         mean: of each series' transformed values, (S,); their median when `robust`.
         std: standard deviation (ddof=0), (S,); interquartile range / 1.349 when `robust`, which
-            is the same for normal values; 1 where it is 0.
+            is the same for normal values, unless that is 0, as of mostly zeros; 1 where both are.
         fallback_mean: of all series' values together, for series without any.
         fallback_std: likewise.
         per: each `series` has its own statistics, or all have those of the `dataset`, or 0 and 1.
         method: `standard` or `robust`.
         transform: of values before all else; `log1p` is ln(1 + x), `asinh` its like for any sign.
+        unfitted: which of `ids` had no value to fit, and have the fallback until they have.
     """
 
     ids: tuple[str, ...]
@@ -48,6 +49,7 @@ class Scaler:
     per: Per
     method: Method
     transform: Transform
+    unfitted: tuple[str, ...] = ()
 
     @classmethod
     def fit(
@@ -67,6 +69,7 @@ class Scaler:
         """
         mean, std = np.zeros(len(store.ids)), np.ones(len(store.ids))
         fallback_mean, fallback_std = 0.0, 1.0
+        unfitted: tuple[str, ...] = ()
         if per != "none":
             count, center, spread = _fit_series(store, end, method, transform)
             fallback_mean, fallback_std = _fit_dataset(
@@ -75,17 +78,21 @@ class Scaler:
             use = (count > 0) & (per == "series")
             mean = np.where(use, center, fallback_mean)
             std = np.where(use, nonzero_spread(center, spread), fallback_std)
-        return cls(store.ids, mean, std, fallback_mean, fallback_std, per, method, transform)
+            if per == "series":
+                unfitted = _named(store.ids, count == 0)
+        fallbacks = fallback_mean, fallback_std
+        return cls(store.ids, mean, std, *fallbacks, per, method, transform, unfitted)
 
     def adapt(self, store: SeriesStore) -> "Scaler":
         """Return the statistics for another store's series, fitting those not seen before.
 
-        Known series, by their id, keep their statistics; others are fitted on all their rows, and
-        those without a value take the fallback.
+        Known series, by their id, keep their statistics; others, and those that had no value to
+        fit, are fitted on all their rows, and take the fallback without a value.
         """
-        if store.ids == self.ids:
+        if store.ids == self.ids and not self.unfitted:
             return self
-        place = pd.Index(self.ids).get_indexer(pd.Index(store.ids))
+        place = self._places(store.ids)
+        unfitted: tuple[str, ...] = ()
         mean = np.full(len(place), self.fallback_mean)
         std = np.full(len(place), self.fallback_std)
         if self.per == "series" and (place < 0).any():
@@ -93,9 +100,19 @@ class Scaler:
             count, center, spread = _fit_series(store, end, self.method, self.transform)
             mean = np.where(count > 0, center, mean)
             std = np.where(count > 0, nonzero_spread(center, spread), std)
+            unfitted = _named(store.ids, (count == 0) & (place < 0))
         mean = np.where(place < 0, mean, self.mean[place])
         std = np.where(place < 0, std, self.std[place])
-        return replace(self, ids=store.ids, mean=mean, std=std)
+        return replace(self, ids=store.ids, mean=mean, std=std, unfitted=unfitted)
+
+    def knows(self, ids: Sequence[str]) -> bool:
+        """Return whether all of some series keep their statistics, whatever their rows are."""
+        return self.per != "series" or bool((self._places(ids) >= 0).all())
+
+    def _places(self, ids: Sequence[str]) -> IntArray:
+        """Return which of `mean` and `std` are of each series, -1 where none is."""
+        places = pd.Index(self.ids).get_indexer(pd.Index(ids))
+        return np.where(pd.Index(ids).isin(self.unfitted), -1, places)
 
     def scale(self, values: NDArray[Any], series: IntArray) -> FloatArray:
         """Return values in scaled units.
@@ -116,6 +133,10 @@ class Scaler:
 
     def _of(self, series: IntArray) -> tuple[FloatArray, FloatArray]:
         return np.expand_dims(self.mean[series], 1), np.expand_dims(self.std[series], 1)
+
+
+def _named(ids: Sequence[str], chosen: BoolArray) -> tuple[str, ...]:
+    return tuple(ids[place] for place in np.flatnonzero(chosen).tolist())
 
 
 def find_too_small_for_log1p(store: SeriesStore) -> Finding | None:
@@ -184,8 +205,9 @@ def _fit_series(
             center, variance = moments(values, count)
             spread = np.sqrt(variance)
         else:
+            _, variance = moments(values, count)
             lower, center, upper = _quartiles(values, count)
-            spread = (upper - lower) / _NORMAL_IQR
+            spread = np.where(upper > lower, (upper - lower) / _NORMAL_IQR, np.sqrt(variance))
         counts[first:last], centers[first:last], spreads[first:last] = count, center, spread
     return counts, centers, spreads
 
@@ -222,7 +244,7 @@ def _fit_dataset(
         return 0.0, 1.0
     if method == "standard":
         center, variance = pooled(counts, centers, spreads**2)
-        spread = np.sqrt(variance)
+        spread: Any = np.sqrt(variance)
     else:
         # Less something in their midst, the values keep their digits in float32.
         midst = np.average(centers, weights=counts)
@@ -232,5 +254,5 @@ def _fit_dataset(
             filled += len(block)
         quartiles = np.quantile(values, [0.25, 0.5, 0.75], overwrite_input=True)
         lower, center, upper = quartiles.astype(np.float64) + midst
-        spread = (upper - lower) / _NORMAL_IQR
+        spread = (upper - lower) / _NORMAL_IQR if upper > lower else values.std()
     return float(center), float(nonzero_spread(center, spread))
