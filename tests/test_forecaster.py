@@ -903,6 +903,8 @@ def test_columns_name_all_digits_of_a_level() -> None:
         ({"quantiles": [0.1, 0]}, r"quantiles=0\.0: give levels"),
         ({"quantiles": [None, "x"]}, "quantiles=.*: give a number or a list"),
         ({"num_samples": 0}, "num_samples=0: give a whole number from 1 up"),
+        ({"num_samples": 10**12}, "num_samples=1000000000000: give at most 1,000,000 paths"),
+        ({"level": 10**400}, "give a number or a list of numbers"),
         ({"num_samples": True}, "num_samples=True: give a whole number from 1 up"),
         ({"horizon": True}, "horizon=True: give a whole number from 1 up"),
         ({"batch_size": True}, "batch_size=True: give a whole number from 1 up"),
