@@ -293,3 +293,21 @@ def test_two_columns_of_one_name_are_refused() -> None:
     frame = random_frame()
     with pytest.raises(DataError, match="two columns 'naive'"):
         score(pd.concat([frame, frame[["naive"]]], axis=1))
+
+
+@pytest.mark.parametrize("unit", [1e-30, 1e-12, 1e12])
+def test_scaled_crps_has_no_unit(unit: float) -> None:
+    frame = random_frame(num_series=1, num_cutoffs=2)
+    scaled = frame.copy()
+    numbers = frame.select_dtypes("float").columns
+    scaled[numbers] *= unit
+    column = "scaled CRPS"
+    assert_allclose(score(scaled)[column], score(frame)[column], rtol=1e-9)
+
+
+def test_scaled_crps_of_truths_that_are_all_0_is_none() -> None:
+    frame = random_frame(num_series=1, num_cutoffs=2)
+    frame["y"] = frame["y"].where(frame["y"].isna(), 0.0)
+    scores = score(frame).set_index("method").loc["tsformer"]
+    assert np.isnan(scores["scaled CRPS"])
+    assert scores["pinball"] > 0

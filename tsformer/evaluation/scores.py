@@ -184,10 +184,10 @@ def _quantile_scores(
     def by_group(loss: Loss, frame: pd.DataFrame, **given: Any) -> pd.Series:
         return loss(frame, id_col=group, **given).set_index(group)[method]
 
-    scores = {
-        name: by_group(loss, rows, models=models, quantiles=np.array(levels))
-        for name, loss in (("pinball", losses.mqloss), ("scaled CRPS", losses.scaled_crps))
-    }
+    pinball = by_group(losses.mqloss, rows, models=models, quantiles=np.array(levels))
+    magnitude = rows["y"].abs().groupby(rows[group], observed=True).mean()
+    # utilsforecast's divides by 2e-16 where the truth is 0, and by too much where it is tiny.
+    scores = {"pinball": pinball, "scaled CRPS": 2 * pinball / magnitude.where(magnitude > 0)}
     for nominal, (lower, upper) in interval_columns(rows, method).items():
         percent = f"{100 * nominal:g}"
         ends = {lower: f"{method}-lo-{percent}", upper: f"{method}-hi-{percent}"}
