@@ -1068,3 +1068,14 @@ def test_a_calibrated_model_is_saved_with_its_offsets(tmp_path: Path) -> None:
     pd.testing.assert_frame_equal(
         loaded.predict(frame, **asked), forecaster.predict(frame, **asked)
     )
+
+
+def test_a_table_of_a_longer_step_than_the_models_is_told() -> None:
+    forecaster = make_forecaster()
+    with pytest.warns(UserWarning, match=r"freq='h', but .* 24 or more steps apart.* longer step"):
+        forecaster.predict(make_long({"a": 30, "b": 3}, freq="D"))
+    frame = make_long({"a": 30, "b": 30})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        forecaster.predict(make_long({"a": 7}, freq="D"))  # too few to tell
+        forecaster.predict(frame.assign(y=frame["y"].where(frame.index % 20 < 2)))  # just gaps
