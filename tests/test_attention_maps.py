@@ -12,7 +12,7 @@ from torch import nn
 from tests.test_forecaster import H, L, make_forecaster, make_long
 from tsformer.attention_maps import AttentionMaps
 from tsformer.data.columns import Columns
-from tsformer.errors import DataError
+from tsformer.errors import ConfigError, DataError
 from tsformer.forecaster import Forecaster
 
 each_decoding = pytest.mark.parametrize("decoding", ["parallel", "autoregressive"])
@@ -124,6 +124,8 @@ def test_series_are_chosen_by_id() -> None:
         assert [each.series for each in chosen] == [(name,) for name in names]
         for each in chosen:  # alone and among others, up to rounding
             np.testing.assert_allclose(each.cross, every[each.series].cross, rtol=1e-5)
+    with pytest.raises(ConfigError, match="ids: there is none"):
+        forecaster.attention(frame, ids=[])
     with pytest.raises(DataError, match=r"no series 'c', but series '7/units', '7/revenue'"):
         forecaster.attention(frame, ids=["c", 8])
 

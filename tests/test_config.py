@@ -300,3 +300,9 @@ def test_training_without_an_end_is_refused():
 def test_part_of_the_settings_is_checked_alone():
     with pytest.raises(ConfigError, match=r"^split: a value is needed$"):
         parse(DatasetConfig, {"name": "x", "path": "x.csv"})
+
+
+@pytest.mark.parametrize("wrong", ["big", 3, True, float("nan"), ["d_model"], [1, 2], b"x"])
+def test_a_group_that_is_none_is_named(wrong: object) -> None:
+    with pytest.raises(ConfigError, match="model"):
+        parse_fit({**make_settings(), "model": wrong})

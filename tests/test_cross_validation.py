@@ -259,6 +259,7 @@ def test_stamps_are_the_tables_where_rows_stand_as_they_are() -> None:
     assert (found["cutoff"] == table["ds"].iloc[-H - 1]).all()
 
 
+@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -269,6 +270,9 @@ def test_stamps_are_the_tables_where_rows_stand_as_they_are() -> None:
         ({"level": 80}, "points alone"),
         ({"adaptive": True}, "conformal=true"),
         ({"batch_size": 0}, "batch_size=0"),
+        ({"baselines": None}, "baselines=None: give a name, or a list of names"),
+        ({"baselines": [3]}, r"baselines=\[3\]: give a name"),
+        ({"since": 20240101}, "since: 20240101 is not a local time"),
         ({"refit": 1}, "refit=1: give True, or the arguments of fine_tune by name"),
         ({"refit": {"epochs": 3}}, "refit: 'epochs' is no argument of fine_tune"),
     ],

@@ -903,6 +903,8 @@ def test_columns_name_all_digits_of_a_level() -> None:
         ({"quantiles": [0.1, 0]}, r"quantiles=0\.0: give levels"),
         ({"quantiles": [None, "x"]}, "quantiles=.*: give a number or a list"),
         ({"num_samples": 0}, "num_samples=0: give a whole number from 1 up"),
+        ({"num_samples": 10**12}, "num_samples=1000000000000: give at most 1,000,000 paths"),
+        ({"level": 10**400}, "give a number or a list of numbers"),
         ({"num_samples": True}, "num_samples=True: give a whole number from 1 up"),
         ({"horizon": True}, "horizon=True: give a whole number from 1 up"),
         ({"batch_size": True}, "batch_size=True: give a whole number from 1 up"),
@@ -1067,3 +1069,14 @@ def test_a_calibrated_model_is_saved_with_its_offsets(tmp_path: Path) -> None:
     pd.testing.assert_frame_equal(
         loaded.predict(frame, **asked), forecaster.predict(frame, **asked)
     )
+
+
+def test_a_table_of_a_longer_step_than_the_models_is_told() -> None:
+    forecaster = make_forecaster()
+    with pytest.warns(UserWarning, match=r"freq='h', but .* 24 or more steps apart.* longer step"):
+        forecaster.predict(make_long({"a": 30, "b": 3}, freq="D"))
+    frame = make_long({"a": 30, "b": 30})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        forecaster.predict(make_long({"a": 7}, freq="D"))  # too few to tell
+        forecaster.predict(frame.assign(y=frame["y"].where(frame.index % 20 < 2)))  # just gaps

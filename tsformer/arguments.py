@@ -1,6 +1,6 @@
 """The arguments of a forecaster's methods, checked."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from operator import index
 from typing import Any
@@ -10,6 +10,7 @@ import numpy as np
 from tsformer.errors import ConfigError
 
 MAX_STEPS = 1_000_000
+MAX_PATHS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -89,13 +90,39 @@ def num_steps(name: str, value: Any) -> int:
     return steps
 
 
+def paths(value: Any) -> int:
+    """Return a number of sample paths; 0 when None.
+
+    Raises:
+        ConfigError: it is none, or more than anyone can look at.
+    """
+    if value is None:
+        return 0
+    number = count("num_samples", value)
+    if number > MAX_PATHS:
+        raise ConfigError(f"num_samples={number}: give at most {MAX_PATHS:,} paths.")
+    return number
+
+
+def names(argument: str, value: Any) -> list[str]:
+    """Return a name, or several, as a list.
+
+    Raises:
+        ConfigError: it is neither.
+    """
+    given = [value] if isinstance(value, str) else value
+    if not isinstance(given, Collection) or not all(isinstance(name, str) for name in given):
+        raise ConfigError(f"{argument}={value!r}: give a name, or a list of names.")
+    return list(given)
+
+
 def _numbers(name: str, values: float | Sequence[float]) -> list[float]:
     try:
         given = np.asarray(() if values is None else values)
         numbers = np.atleast_1d(given.astype(np.float64))
         if numbers.ndim > 1 or given.dtype == bool:
             raise ValueError("a list in a list, or truth values")
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ConfigError(f"{name}={values!r}: give a number or a list of numbers.") from error
     return numbers.tolist()
 

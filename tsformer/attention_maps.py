@@ -13,7 +13,7 @@ from tsformer.data.sampling import BatchSampler
 from tsformer.data.scaling import Scaler
 from tsformer.data.store import SeriesStore
 from tsformer.data.types import Float32Array, FloatArray, IntArray
-from tsformer.errors import DataError
+from tsformer.errors import ConfigError, DataError
 from tsformer.forecasting import as_inputs_of
 from tsformer.nn.maps import attention_weights
 from tsformer.prediction import OriginForecaster
@@ -129,11 +129,14 @@ def chosen_groups(
 
     Raises:
         DataError: there is no such series.
+        ConfigError: none is given.
     """
     if ids is None:
         return np.arange(len(groups))
     several = isinstance(ids, (list, tuple, set, np.ndarray, pd.Series, pd.Index))
     wanted = {id_text(id) for id in (ids if several else [ids])}
+    if not wanted:
+        raise ConfigError("ids: there is none. Name series, or leave it out for all of them.")
     named = np.array(store.ids, dtype=object)
     of_table = np.array(store.table_ids, dtype=object).repeat(store.num_targets)
     if unknown := sorted(wanted.difference(named, of_table)):

@@ -360,6 +360,8 @@ def parse_fit(settings: Mapping[str, Any], suggested: Lengths = _ANY_LENGTHS) ->
     Raises:
         ConfigError: lists every key that is unknown, missing, or has a wrong value.
     """
+    if not isinstance(settings.get("model") or {}, Mapping):
+        return parse(FitConfig, settings)  # which tells that it is no group
     model = dict(settings.get("model") or {})
     length, patch_len = settings.get("context_length"), model.get("patch_len")
     if isinstance(length, int) and patch_len is None and length > 0:

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from tsformer.arguments import Asked, count, num_steps, quantile_levels
+from tsformer.arguments import Asked, count, names, num_steps, paths, quantile_levels
 from tsformer.attention_maps import AttentionMaps, attention_maps, chosen_groups
 from tsformer.checkpoint import read_checkpoint
 from tsformer.conformal import ConformalOffsets
@@ -249,8 +249,7 @@ class Forecaster:
         """
         batch_size = count("batch_size", batch_size)
         steps = self._steps(horizon)
-        num_paths = 0 if num_samples is None else count("num_samples", num_samples)
-        asked = self.asked(level, quantiles, num_paths, adaptive, seed)
+        asked = self.asked(level, quantiles, paths(num_samples), adaptive, seed)
         history = read_history(frame, self.config)
         history, known = self._ahead(history, future, steps)
         groups, origins, scaler = self._origins(history)
@@ -265,8 +264,7 @@ class Forecaster:
         )
         values = forecaster.forecast(groups, origins, scaler, known)
         forecasts = by_series(groups, origins, values, asked.names)
-        names = series_names(history)
-        return window_frame(history.store, forecasts, names, with_truth=False)
+        return window_frame(history.store, forecasts, series_names(history), with_truth=False)
 
     def predict_to(
         self, path: str | Path, frame: Any, future: Any | None = None, **arguments: Any
@@ -431,7 +429,7 @@ class Forecaster:
             steps=steps,
             asked=asked,
             refit=refit_arguments(refit, seed),
-            baselines=[baselines] if isinstance(baselines, str) else list(baselines),
+            baselines=names("baselines", baselines),
             batch_size=count("batch_size", batch_size),
         )
         if windows.left_out is not None:

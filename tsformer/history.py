@@ -20,6 +20,8 @@ from tsformer.data.types import FloatArray, IntArray
 from tsformer.errors import DataError
 from tsformer.forecaster_config import ForecasterConfig
 
+_FEWEST_VALUES = 8  # of a series that tell of its step
+
 
 @dataclass(frozen=True)
 class History:
@@ -78,6 +80,7 @@ def read_history(frame: Any, config: ForecasterConfig) -> History:
         store, groups = group_series(store, columns, config.model.channels, config.channels)
         _refuse_unusable(store, groups, config)
     _warn_of_numbers(store.ids, config)
+    _warn_of_step(store)
     return History(rows, columns, store, groups)
 
 
@@ -95,6 +98,26 @@ def _warn_of_numbers(ids: Sequence[str], config: ForecasterConfig) -> None:
                 stacklevel=4,
             )
             return
+
+
+def _warn_of_step(store: SeriesStore) -> None:
+    """Tell of a table of days, say, for a model of hours: of the steps nearly all are missing."""
+    least, most = np.iinfo(np.int64).max, 0
+    for series, values in store.blocks():
+        seen = np.flatnonzero(~np.isnan(values))
+        own = series[seen]
+        gaps = np.diff(seen)[own[1:] == own[:-1]]
+        least = min(least, int(gaps.min(initial=least)))
+        if least == 1:
+            return
+        most = max(most, int(np.bincount(own).max(initial=0)))
+    if most >= _FEWEST_VALUES:
+        warnings.warn(
+            f"the model takes steps of freq={store.freq!r}, but the table has values {least} or "
+            "more steps apart, nowhere two in a row: it seems to be of a longer step, for which "
+            "this model is not made.",
+            stacklevel=4,
+        )
 
 
 def text_columns(config: ForecasterConfig) -> list[str]:

@@ -211,3 +211,26 @@ def test_a_category_may_be_empty_where_there_is_a_row():
         fill(history, future[future["ds"] < hours(8)[7]], columns)
     with pytest.raises(DataError, match=r"'a' at 2024-01-01 06:00:00"):
         fill(history, future.assign(wind=None), columns)
+
+
+def test_static_covariates_of_the_future_are_those_of_the_history():
+    columns = replace(LONG, static_covariates=("size", "kind"), categorical=("kind",))
+    known = {"size": {"a": 0.1, "b": 2.0}, "kind": {"a": "x", "b": "y"}}
+
+    def beside(frame: pd.DataFrame) -> pd.DataFrame:
+        return frame.assign(**{name: frame["unique_id"].map(known[name]) for name in known})
+
+    history, future = beside(long_history()), long_future()
+    expected = fill(history, future, columns)
+    single = beside(future).astype({"size": np.float32})
+    partly = single.assign(size=np.nan, kind=None)
+    outside = pd.concat([single, single.assign(ds=hours(1, "2030-01-01")[0], size=9.0, kind="z")])
+    for alike in (single, partly, outside):
+        assert_array_equal(fill(history, alike, columns), expected)
+    for name, value in (("size", 9.0), ("kind", "x"), ("kind", "new")):
+        other = beside(future)
+        other.loc[other["unique_id"] == "b", name] = value
+        with pytest.raises(
+            DataError, match=rf"column '{name}': .*{value}.* for series 'b' differs"
+        ):
+            fill(history, other, columns)

@@ -274,3 +274,9 @@ def test_offsets_that_change_with_summer_time_become_utc():
     )
     assert zone == "UTC"
     assert stamps[1] - stamps[0] == pd.Timedelta(hours=1)
+
+
+def test_halves_of_characters_are_no_names():
+    column = pd.Series(["a", "caf\ud800"], dtype=object)
+    with pytest.raises(DataError, match=r"column 'shop': '\\ud800' is no character"):
+        parse_texts(column, "shop")

@@ -281,5 +281,20 @@ def test_points_are_told_from_what_stands_beside_them():
     methods = ["tsformer", "seasonal naive (daily)", "AutoETS", "own-q-1", "x-lo-fi"]
     beside = ["tsformer-lo-90", "tsformer-hi-99.5", "AutoETS-q-0.1", "tsformer-sample-12"]
     names = ["unique_id", "target", "ds", "cutoff", "y", *methods, *beside]
-    assert point_columns(pd.DataFrame(columns=names)) == methods
-    assert point_columns(pd.DataFrame(columns=[*names, "shop"]), ["shop"]) == methods
+    assert point_columns(pd.DataFrame(columns=names, dtype=float)) == methods
+    assert point_columns(pd.DataFrame(columns=[*names, "shop"], dtype=float), ["shop"]) == methods
+
+
+def test_remarks_and_flags_are_no_methods_and_a_method_of_text_is_refused():
+    frame = forecasts({"tsformer": normal(1, 2, 3), "a": normal(1, 2, 3)})
+    marked = frame.assign(remark="x", flag=True, seen=frame["ds"])
+    pd.testing.assert_frame_equal(compare(marked), compare(frame))
+    pd.testing.assert_frame_equal(compare(frame, "a"), compare(frame))
+    with pytest.raises(ConfigError, match="'remark' holds no forecasts, which are numbers"):
+        compare(marked, "remark")
+
+
+def test_a_zone_of_one_of_the_times_alone_is_refused():
+    frame = forecasts({"tsformer": normal(1, 2, 3), "a": normal(1, 2, 3)})
+    with pytest.raises(DataError, match="one of ds and cutoff has a time zone"):
+        compare(frame.assign(ds=pd.to_datetime(frame["ds"]).dt.tz_localize("UTC")))

@@ -2,13 +2,15 @@
 
 import numpy as np
 import pandas as pd
+import polars
+import pyarrow as pa
 import pytest
 from numpy.testing import assert_allclose
 from utilsforecast import losses
 from utilsforecast.evaluation import evaluate
 
 from tsformer import evaluation
-from tsformer.errors import ConfigError, DataError
+from tsformer.errors import ConfigError, DataError, TsformerError
 from tsformer.evaluation.frames import (
     GROUPS,
     groups_of,
@@ -236,3 +238,76 @@ def test_groups_follow_the_local_clock_and_the_step():
     found = with_groups(frame.assign(ds=monthly), "ME")
     assert list(found["month"]) == ["Nov", "Dec", "Jan", "Feb"]
     assert groups_of(found) == ["horizon step", "month"]
+
+
+@pytest.mark.parametrize("name", ["all", "1", "models", ""])
+def test_a_method_may_have_any_name(name: str) -> None:
+    frame = random_frame()
+    named = frame.rename(columns={"naive": name})
+    if name == "1":
+        named.columns = [1 if column == name else column for column in named]  # a number
+    expected = score(frame).replace({"method": {"naive": name}})
+    pd.testing.assert_frame_equal(score(named), expected)
+
+
+def test_errors_are_told_by_any_column() -> None:
+    frame = random_frame(num_series=1, num_cutoffs=2)
+    by_cutoff = score(frame, "cutoff")
+    for cutoff, rows in frame.groupby("cutoff"):
+        found = by_cutoff[by_cutoff["cutoff"] == cutoff].drop(columns="cutoff")
+        pd.testing.assert_frame_equal(found.reset_index(drop=True), score(rows))
+    assert len(score(frame, "y")) == 2 * len(comparable(frame))
+
+
+def test_frames_of_other_libraries_and_of_text_files_are_scored_alike(tmp_path) -> None:
+    frame = random_frame()
+    frame.to_csv(tmp_path / "forecasts.csv", index=False)
+    text = pd.read_csv(tmp_path / "forecasts.csv")
+    expected = score(frame, "weekday")
+    for other in (polars.from_pandas(frame), pa.Table.from_pandas(frame), text):
+        pd.testing.assert_frame_equal(score(other, "weekday"), expected)
+    pd.testing.assert_frame_equal(fraction_below(text), fraction_below(frame))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"naive": np.inf}, "column 'naive' holds infinite values"),
+        ({"y": -np.inf}, "column 'y' holds infinite values"),
+        ({"y": "x"}, "column 'y' holds no numbers"),
+        ({"unique_id": None}, "some rows have no unique_id"),
+        ({"ds": "soon"}, "column 'ds' does not hold times"),
+        ({"tsformer-q-0.5": "x"}, "column 'tsformer-q-0.5' holds no numbers"),
+        ({"tsformer-lo-100": 1.0}, "column 'tsformer-lo-100': there is no such level"),
+        ({"tsformer-q-1.5": 1.0}, "column 'tsformer-q-1.5': there is no such level"),
+    ],
+)
+def test_what_cannot_be_scored_is_named(changes: dict, message: str) -> None:
+    frame = random_frame().assign(**changes)
+    for asked in (score, fraction_below):
+        with pytest.raises(TsformerError, match=message):
+            asked(frame)
+
+
+def test_two_columns_of_one_name_are_refused() -> None:
+    frame = random_frame()
+    with pytest.raises(DataError, match="two columns 'naive'"):
+        score(pd.concat([frame, frame[["naive"]]], axis=1))
+
+
+@pytest.mark.parametrize("unit", [1e-30, 1e-12, 1e12])
+def test_scaled_crps_has_no_unit(unit: float) -> None:
+    frame = random_frame(num_series=1, num_cutoffs=2)
+    scaled = frame.copy()
+    numbers = frame.select_dtypes("float").columns
+    scaled[numbers] *= unit
+    column = "scaled CRPS"
+    assert_allclose(score(scaled)[column], score(frame)[column], rtol=1e-9)
+
+
+def test_scaled_crps_of_truths_that_are_all_0_is_none() -> None:
+    frame = random_frame(num_series=1, num_cutoffs=2)
+    frame["y"] = frame["y"].where(frame["y"].isna(), 0.0)
+    scores = score(frame).set_index("method").loc["tsformer"]
+    assert np.isnan(scores["scaled CRPS"])
+    assert scores["pinball"] > 0

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from tsformer.arguments import MAX_PATHS
 from tsformer.settings import Config, parse
 
 # One number may be given without the brackets of a list.
@@ -44,7 +45,7 @@ class BatchConfig(Config):
     horizon: int | None = Field(gt=0)
     level: Numbers
     quantiles: Numbers
-    num_samples: int | None = Field(gt=0)
+    num_samples: int | None = Field(gt=0, le=MAX_PATHS)
     adaptive: bool
     seed: int = Field(ge=0, lt=2**32)
     batch_size: int = Field(gt=0)

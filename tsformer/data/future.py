@@ -11,6 +11,7 @@ from tsformer.data.parsing import (
     parse_numbers,
     parse_stamps,
     parse_texts,
+    shown,
 )
 from tsformer.data.store import SeriesStore
 from tsformer.data.types import FloatArray, IntArray
@@ -38,7 +39,8 @@ def read_future(
         Values, (N, H, F), with codes in categorical columns, and the texts that these stand for.
 
     Raises:
-        DataError: a column or a value is missing; names series and times.
+        DataError: a column or a value is missing, or a static covariate, which need not be there,
+            is unlike that of the history; names series and times.
     """
     names = columns.future_covariates
     if not names:
@@ -62,6 +64,7 @@ def read_future(
     step = position - ends[group]
     row, column = np.nonzero((group >= 0) & (position >= 0) & (step >= 0) & (step < horizon))
     group, step = group[row, column], step[row, column]
+    _check_static(future.iloc[row], columns, store, groups[group, 0])
     ahead = np.full((len(groups), horizon, len(names)), np.nan)
     ahead[group, step] = values[row]
     if not np.array_equal(ahead[group, step], values[row], equal_nan=True):
@@ -102,6 +105,32 @@ def _values(
         else:
             values[:, number] = parse_numbers(future, [name])[:, 0]
     return values, categories
+
+
+def _check_static(
+    future: pd.DataFrame, columns: Columns, store: SeriesStore, series: IntArray
+) -> None:
+    """Refuse rows, of these series, (R,), whose static covariates are not those of the history."""
+    for number, name in enumerate(columns.static_covariates):
+        if name not in future:
+            continue
+        if name in columns.categorical:
+            texts, codes = parse_texts(future[name], name, category_text)
+            known = pd.Index(store.categories[name], dtype=object).get_indexer(texts)
+            values = np.array([*known, np.nan])[codes]
+        else:
+            values = parse_numbers(future, [name])[:, 0]
+        own = store.static[series, number]
+        # One of the tables may hold single precision.
+        differs = ~np.isnan(values) & ~np.isclose(values, own, rtol=1e-6, atol=0)
+        if differs.any():
+            row = int(np.argmax(differs))
+            raise DataError(
+                f"future: column {name!r}: {shown(future[name].iloc[row])} for series "
+                f"{store.ids[series[row]]!r} differs from its history ({differs.sum():,} rows). "
+                "Static covariates are those of the history: correct one of them, or leave the "
+                "column out of the future."
+            )
 
 
 def _locate(

@@ -131,7 +131,7 @@ def parse_texts(
         as_text: of one value.
 
     Raises:
-        DataError: the values are lists or the like.
+        DataError: the values are lists or the like, or hold what is no Unicode.
     """
     try:
         codes, values = pd.factorize(column)
@@ -141,6 +141,13 @@ def parse_texts(
             "Convert them to text, or do not use the column."
         ) from error
     texts = [as_text(value) for value in values]
+    try:
+        "".join(texts).encode()
+    except UnicodeEncodeError as error:  # which pandas can hold, but neither files nor a terminal
+        raise DataError(
+            f"column {name!r}: {error.object[error.start]!a} is no character but half of one. "
+            "Read the file in its encoding, or correct the text."
+        ) from error
     codes = codes.astype(np.int64)
     merged: dict[str, int] = {}  # the number 1 and the text 1 are one
     index = [merged.setdefault(text, len(merged)) if text else -1 for text in texts]

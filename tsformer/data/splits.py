@@ -74,6 +74,8 @@ def grid_time(name: str, time: Any, store: SeriesStore) -> pd.Timestamp:
         ConfigError: it is no local time.
     """
     try:
+        if isinstance(time, (int, float)):  # nanoseconds, to pandas
+            raise TypeError("a number")
         stamp = pd.Timestamp(pd.to_datetime(time, format="ISO8601"))
     except (ValueError, TypeError):
         stamp = pd.NaT

@@ -10,7 +10,12 @@ from scipy.stats import t as student_t
 
 from tsformer.data.types import FloatArray, IntArray
 from tsformer.errors import ConfigError, DataError
-from tsformer.evaluation.frames import point_columns, require_columns
+from tsformer.evaluation.frames import (
+    is_number,
+    point_columns,
+    read_forecasts,
+    require_columns,
+)
 
 LOSSES: dict[str, Callable[[FloatArray], FloatArray]] = {"mae": np.abs, "mse": np.square}
 _FEWEST = 8  # cutoffs whose windows do not overlap, or series, that say something of others
@@ -23,8 +28,8 @@ _COLUMNS = (
 
 
 def compare(
-    frame: pd.DataFrame,
-    baselines: Sequence[str] | None = None,
+    frame: Any,
+    baselines: str | Sequence[str] | None = None,
     *,
     model: str = "tsformer",
     loss: str = "mae",
@@ -41,7 +46,7 @@ def compare(
 
     Args:
         frame: `unique_id, ds, cutoff, y`, and point forecasts in a column a method, as
-            `Forecaster.cross_validate` returns them.
+            `Forecaster.cross_validate` returns them, of pandas, Polars or pyarrow.
         baselines: columns to compare with; None: all other point forecasts.
         model: column of the model.
         loss: `mae` or `mse`.
@@ -61,13 +66,18 @@ def compare(
 
     Raises:
         ConfigError: a column is missing, or the loss unknown.
-        DataError: `scales` holds an id twice.
+        DataError: `scales` holds an id twice, or see `read_forecasts`.
     """
     if loss not in LOSSES:
         raise ConfigError(f"loss={loss!r}: choose from {', '.join(LOSSES)}.")
+    frame = read_forecasts(frame)
     if baselines is None:
         baselines = [name for name in point_columns(frame, ids) if name != model]
+    elif isinstance(baselines, str):
+        baselines = [baselines]
     require_columns(frame, (*ids, "ds", "cutoff", "y", model, *baselines))
+    if texts := [name for name in (model, *baselines) if not is_number(frame[name])]:
+        raise ConfigError(f"column {texts[0]!r} holds no forecasts, which are numbers.")
     truth = frame["y"].to_numpy(np.float64)
     scale = np.ones(len(frame)) if scales is None else _scale_of_rows(frame, ids, scales)
     usable = ~np.isnan(truth) & (scale > 0) & np.isfinite(scale)

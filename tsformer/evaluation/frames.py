@@ -2,21 +2,81 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from tsformer.data.calendar import step_of
-from tsformer.errors import ConfigError
+from tsformer.data.frames import as_pandas
+from tsformer.data.parsing import parse_stamps
+from tsformer.errors import ConfigError, DataError
 
 STEP, HOUR, WEEKDAY, MONTH = GROUPS = "horizon step", "hour", "weekday", "month"
 NOT_FORECAST = {"unique_id", "target", "ds", "cutoff", "y", *GROUPS}
-DISTRIBUTION = re.compile(r"(.+)-(?:(lo|hi|q)-([0-9.]+)|sample-[0-9]+)")
+DISTRIBUTION = re.compile(r"(.+)-(?:(lo|hi|q)-([0-9]+(?:\.[0-9]+)?)|sample-[0-9]+)")
 _WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 
 
+def read_forecasts(forecasts: Any) -> pd.DataFrame:
+    """Return forecasts as a pandas frame, with times where they were read as text.
+
+    Args:
+        forecasts: `unique_id, ds`, forecasts, and `cutoff` and `y` where they are known; a
+            pandas or Polars frame, or a pyarrow table.
+
+    Raises:
+        DataError: two columns have one name, an id is missing, a time is none, or a forecast or a
+            truth is infinite.
+    """
+    frame = as_pandas(forecasts)
+    if "unique_id" in frame and frame["unique_id"].isna().any():
+        raise DataError("forecasts: some rows have no unique_id. Fill it in, or remove them.")
+    times = {
+        name: _times(frame[name], name)
+        for name in ("ds", "cutoff")
+        if name in frame and not pd.api.types.is_datetime64_any_dtype(frame[name])
+    }
+    frame = frame.assign(**times) if times else frame
+    if {"ds", "cutoff"} <= set(frame) and (frame["ds"].dt.tz is None) != (
+        frame["cutoff"].dt.tz is None
+    ):
+        raise DataError("forecasts: one of ds and cutoff has a time zone. Give both the same.")
+    methods = point_columns(frame)
+    values = [name for method in methods for name in quantile_columns(frame, method).values()]
+    for name in [*(["y"] if "y" in frame else []), *methods, *values]:
+        if not is_number(frame[name]):
+            raise DataError(f"forecasts: column {name!r} holds no numbers. Convert it.")
+        if np.isinf(frame[name].to_numpy(np.float64, na_value=np.nan)).any():
+            raise DataError(
+                f"forecasts: column {name!r} holds infinite values. Leave them empty, as "
+                "NaN, where there is no forecast."
+            )
+    return frame
+
+
+def _times(column: pd.Series, name: str) -> pd.Series:
+    try:
+        stamps, zone = parse_stamps(column, name)
+    except DataError as error:
+        raise DataError(f"forecasts: {error}") from error
+    return pd.Series(stamps if zone is None else stamps.tz_convert(zone), column.index)
+
+
+def is_number(column: pd.Series) -> bool:
+    """Tell columns of numbers, which forecasts are, from remarks, flags and times."""
+    types = pd.api.types
+    dtype = column.dtype
+    return (
+        types.is_numeric_dtype(dtype)
+        and not types.is_bool_dtype(dtype)
+        and not types.is_complex_dtype(dtype)
+    )
+
+
 def point_columns(frame: pd.DataFrame, ids: Sequence[str] = ()) -> list[str]:
-    """Return the columns that hold point forecasts: the names of the methods.
+    """Return the columns that hold point forecasts, numbers: the names of the methods.
 
     Args:
         frame: `unique_id, ds, cutoff, y`, and by method its points and, if it has some, quantiles
@@ -26,14 +86,19 @@ def point_columns(frame: pd.DataFrame, ids: Sequence[str] = ()) -> list[str]:
     methods = []
     for name in map(str, frame.columns):
         beside = DISTRIBUTION.fullmatch(name)
-        is_beside = beside is not None and beside[1] in frame.columns
-        if name not in NOT_FORECAST and name not in ids and not is_beside:
+        if name in NOT_FORECAST or name in ids or (beside and beside[1] in frame.columns):
+            continue
+        if is_number(frame[name]):
             methods.append(name)
     return methods
 
 
 def quantile_columns(frame: pd.DataFrame, method: str) -> dict[float, str]:
-    """Return a method's quantiles, level -> column, rising; the ends of intervals are some."""
+    """Return a method's quantiles, level -> column, rising; the ends of intervals are some.
+
+    Raises:
+        ConfigError: a column's name gives a level that there is not.
+    """
     found: dict[float, str] = {}
     for name in map(str, frame.columns):
         match = DISTRIBUTION.fullmatch(name)
@@ -41,6 +106,11 @@ def quantile_columns(frame: pd.DataFrame, method: str) -> dict[float, str]:
             continue
         number = float(match[3])
         level = {"q": number, "lo": 0.5 - number / 200, "hi": 0.5 + number / 200}[match[2]]
+        if not 0 < level < 1:
+            raise ConfigError(
+                f"column {name!r}: there is no such level. Quantiles are named such as "
+                f"{method}-q-0.9, intervals {method}-lo-90 and {method}-hi-90."
+            )
         found.setdefault(round(level, 9), name)
     return dict(sorted(found.items()))
 

@@ -13,11 +13,12 @@ from tsformer.evaluation.frames import (
     interval_columns,
     point_columns,
     quantile_columns,
+    read_forecasts,
     require_columns,
     with_groups,
 )
 
-_ALL = "all"
+_GROUP = "(group)"  # no name of a method
 
 
 class Scales(NamedTuple):
@@ -55,15 +56,14 @@ def comparable(frame: pd.DataFrame) -> pd.DataFrame:
     return rows
 
 
-def score(
-    frame: pd.DataFrame, by: str | None = None, *, scales: Scales | None = None
-) -> pd.DataFrame:
+def score(frame: Any, by: str | None = None, *, scales: Scales | None = None) -> pd.DataFrame:
     """Return the scores of each method, over all rows alike or within groups of them.
 
     Args:
-        frame: `unique_id, ds, y` and forecasts, one column `METHOD` a method, and its quantiles
-            `METHOD-lo-90, METHOD-hi-90` or `METHOD-q-0.1`; rows without a truth, or without a
-            forecast of each method, count not (see `comparable`).
+        frame: `unique_id, ds, y` and forecasts, one column of numbers, `METHOD`, a method, and its
+            quantiles `METHOD-lo-90, METHOD-hi-90` or `METHOD-q-0.1`; rows without a truth, or
+            without a forecast of each method, count not (see `comparable`). A pandas or
+            Polars frame, or a pyarrow table.
         by: column whose groups are scored each, also `horizon step`, `hour`, `weekday` or `month`,
             as `with_groups` tells them; None: all rows together.
         scales: of the series; without them MASE, RMSSE and MSIS are left out, and series without
@@ -78,19 +78,18 @@ def score(
         `coverage-90`, `width-90` and `MSIS-90` (Gneiting & Raftery 2007; Makridakis et al. 2020).
 
     Raises:
-        DataError: there is no row to score.
+        DataError: there is no row to score, or see `read_forecasts`.
         ConfigError: the frame lacks a column.
     """
+    frame = read_forecasts(frame)
     if by in GROUPS and by not in frame:
         frame = with_groups(frame)
     require_columns(frame, filter(None, ("unique_id", "ds", "y", by)))
     if not point_columns(frame):
         raise ConfigError(f"no column holds forecasts; there are {list(frame)}.")
-    rows = comparable(frame).drop(columns="cutoff", errors="ignore")
-    methods = point_columns(rows)
-    group = by or _ALL
-    if by is None:
-        rows = rows.assign(**{_ALL: 0})
+    rows, group = comparable(frame), _GROUP
+    rows = rows.assign(**{group: rows[by] if by else 0}).drop(columns="cutoff", errors="ignore")
+    methods = point_columns(rows, [group])
     scores = {"rows": _repeated(rows.groupby(group, observed=True).size(), methods)}
     for name, loss in _POINT_LOSSES.items():
         scores[name] = _by_method(loss, rows, methods, group)
@@ -106,12 +105,12 @@ def score(
             one = pd.concat({method: values}, names=["method"]).swaplevel()
             scores[name] = one.combine_first(scores[name]) if name in scores else one
     table = pd.DataFrame(scores)
-    table.index.names = [group, "method"]
+    table.index.names = [by or group, "method"]
     order = pd.CategoricalDtype(methods, ordered=True)
     table = table.reset_index().astype({"method": order, "rows": int})
-    table = table.sort_values([group, "method"], kind="stable", ignore_index=True)
+    table = table.sort_values([by or group, "method"], kind="stable", ignore_index=True)
     table["method"] = table["method"].astype(str)
-    return table.drop(columns=[] if by else _ALL)
+    return table.drop(columns=[] if by else group)
 
 
 def mean_over_series(by_series: pd.DataFrame, weights: pd.Series | None = None) -> pd.DataFrame:
@@ -138,11 +137,13 @@ def mean_over_series(by_series: pd.DataFrame, weights: pd.Series | None = None) 
     return means.reset_index()
 
 
-def fraction_below(frame: pd.DataFrame) -> pd.DataFrame | None:
+def fraction_below(frame: Any) -> pd.DataFrame | None:
     """Return the fraction of truths at most each quantile, levels x methods; ideally the levels.
 
-    None where no method has quantiles.
+    None where no method has quantiles. The frame is that of `score`, and so are the errors.
     """
+    frame = read_forecasts(frame)
+    require_columns(frame, ["y"])
     rows = comparable(frame)
     fractions = {}
     for method in point_columns(rows):
@@ -183,10 +184,10 @@ def _quantile_scores(
     def by_group(loss: Loss, frame: pd.DataFrame, **given: Any) -> pd.Series:
         return loss(frame, id_col=group, **given).set_index(group)[method]
 
-    scores = {
-        name: by_group(loss, rows, models=models, quantiles=np.array(levels))
-        for name, loss in (("pinball", losses.mqloss), ("scaled CRPS", losses.scaled_crps))
-    }
+    pinball = by_group(losses.mqloss, rows, models=models, quantiles=np.array(levels))
+    magnitude = rows["y"].abs().groupby(rows[group], observed=True).mean()
+    # utilsforecast's divides by 2e-16 where the truth is 0, and by too much where it is tiny.
+    scores = {"pinball": pinball, "scaled CRPS": 2 * pinball / magnitude.where(magnitude > 0)}
     for nominal, (lower, upper) in interval_columns(rows, method).items():
         percent = f"{100 * nominal:g}"
         ends = {lower: f"{method}-lo-{percent}", upper: f"{method}-hi-{percent}"}

@@ -13,7 +13,13 @@ from tsformer.data.checks import listed
 from tsformer.data.parsing import id_text, parse_numbers, parse_stamps
 from tsformer.data.sources import read_frame
 from tsformer.errors import ConfigError, DataError
-from tsformer.evaluation.frames import DISTRIBUTION, NOT_FORECAST, interval_columns
+from tsformer.evaluation.frames import (
+    DISTRIBUTION,
+    NOT_FORECAST,
+    interval_columns,
+    is_number,
+    read_forecasts,
+)
 from tsformer.plots.style import (
     CONTEXT,
     FORECAST,
@@ -80,7 +86,7 @@ def plot_forecast(
             for `ax`.
         DataError: a table lacks a column, or the history a series.
     """
-    table = read_frame(forecast, ["unique_id"])
+    table = read_forecasts(read_frame(forecast, ["unique_id"]))
     if missing := [name for name in ("unique_id", "ds") if name not in table]:
         raise DataError(f"forecast: no column {missing[0]!r}, but {list(map(str, table))[:20]}.")
     for key, value in (("unique_id", unique_id), ("target", target), ("cutoff", cutoff)):
@@ -150,9 +156,7 @@ def _method_columns(table: pd.DataFrame, chosen: str | Sequence[str] | None) -> 
     names = [
         name
         for name in map(str, table)
-        if name not in NOT_FORECAST
-        and not DISTRIBUTION.fullmatch(name)
-        and _is_numeric(table[name])
+        if name not in NOT_FORECAST and not DISTRIBUTION.fullmatch(name) and is_number(table[name])
     ]
     if chosen is not None:
         wanted = [chosen] if isinstance(chosen, str) else list(chosen)
@@ -162,10 +166,6 @@ def _method_columns(table: pd.DataFrame, chosen: str | Sequence[str] | None) -> 
     if not names:
         raise DataError(f"forecast: no column of forecasts beside {list(map(str, table))[:20]}.")
     return names
-
-
-def _is_numeric(column: pd.Series) -> bool:
-    return pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
 
 
 def _history_of(

@@ -85,7 +85,7 @@ def window_views(
         context: steps before a cutoff to show.
         zone: that stamps which carry a zone are shown in.
     """
-    names = pd.DataFrame(columns=[*windows.columns])
+    names = pd.DataFrame(columns=[*windows.columns], dtype=float)
     methods = point_columns(names)
     intervals = dict(islice(interval_columns(names, methods[0]).items(), _NUM_INTERVALS))
     steps = windows.columns[methods[0]].shape[1]
