@@ -15,6 +15,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
+from tsformer.data.writing import full_disk
 from tsformer.errors import TsformerError
 from tsformer.places import CONF
 from tsformer.sweep.sweeper import register
@@ -58,7 +59,7 @@ def run_script(
         try:
             settings = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
             return task(settings)  # type: ignore[arg-type]
-        except (TsformerError, OmegaConfBaseException) as error:
+        except (TsformerError, OmegaConfBaseException, OSError) as error:
             if show_traceback or HydraConfig.get().mode == RunMode.MULTIRUN:
                 raise
             raise SystemExit(_report(error)) from None
@@ -89,6 +90,9 @@ def _report(error: Exception) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left goes nowhere
         return 1
     told = str(error)
+    if isinstance(error, OSError) and (full := full_disk(error)):
+        where = full.filename or "the output"
+        told = f"{where}: {full.strerror}. Make room, or name a folder on another disk."
     if isinstance(error, MissingMandatoryValue):
         told = f"{error.full_key}: a value is needed"
     print(f"error: {told}", file=sys.stderr)

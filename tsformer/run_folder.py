@@ -14,6 +14,7 @@ from tsformer.checkpoint import BEST, LAST, SETTINGS_KEY, WORLD_KEY
 from tsformer.config import FitConfig
 from tsformer.data.files import match_files
 from tsformer.data.locking import alone
+from tsformer.data.writing import naming_full_disk
 from tsformer.errors import ConfigError, TrainingError
 from tsformer.settings import flatten, parse
 
@@ -95,8 +96,9 @@ def claimed(run: Path, config: FitConfig, *, go_on: bool = False) -> Iterator[bo
 def _create(path: Path, text: str) -> bool:
     """Write a whole file where none is; return False if there is one."""
     partial = path.with_name(f".{path.name}-{uuid4().hex[:8]}")
-    partial.write_text(text, encoding="utf-8")
     try:
+        with naming_full_disk(path):
+            partial.write_text(text, encoding="utf-8")
         path.hardlink_to(partial)
     except FileExistsError:
         return False
@@ -106,7 +108,7 @@ def _create(path: Path, text: str) -> bool:
             return True
         return False
     finally:
-        partial.unlink()
+        partial.unlink(missing_ok=True)
     return True
 
 

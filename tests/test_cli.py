@@ -1,0 +1,36 @@
+"""How the commands tell what went wrong."""
+
+import errno
+import sys
+
+import pytest
+
+from tsformer.cli import CONF_FITTED, run_script
+from tsformer.errors import ConfigError
+
+ERRORS = {
+    "a mistake": (ConfigError("lr: too high"), "error: lr: too high\n"),
+    "a full disk": (
+        OSError(errno.ENOSPC, "No space left on device", "run/best.ckpt"),
+        "error: run/best.ckpt: No space left on device. Make room, or name a folder on another "
+        "disk.\n",
+    ),
+    "a file that is not ours": (
+        PermissionError(errno.EACCES, "Permission denied", "run/best.ckpt"),
+        "error: [Errno 13] Permission denied: 'run/best.ckpt'\n",
+    ),
+}
+
+
+@pytest.mark.parametrize(("error", "told"), ERRORS.values(), ids=ERRORS.keys())
+def test_an_error_is_one_line_and_code_2(error, told, tmp_path, monkeypatch, capsys):
+    def task(settings):
+        raise error
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["export.py", "model=model", "output=model.onnx"])
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "0")  # which run_script sets
+    with pytest.raises(SystemExit) as stopped:
+        run_script("export", task, CONF_FITTED)
+    assert stopped.value.code == 2
+    assert capsys.readouterr().err == told
