@@ -17,8 +17,14 @@ ERRORS = {
     ),
     "a file that is not ours": (
         PermissionError(errno.EACCES, "Permission denied", "run/best.ckpt"),
-        "error: [Errno 13] Permission denied: 'run/best.ckpt'\n",
+        "error: run/best.ckpt: Permission denied. Name a place that you have access to, or have "
+        "its permissions changed.\n",
     ),
+    "a file in the way": (
+        FileExistsError(errno.EEXIST, "File exists", "run"),
+        "error: run: File exists. A folder is needed there: name another.\n",
+    ),
+    "any other": (OSError(errno.EIO, "I/O error", "x"), "error: [Errno 5] I/O error: 'x'\n"),
 }
 
 
@@ -34,3 +40,13 @@ def test_an_error_is_one_line_and_code_2(error, told, tmp_path, monkeypatch, cap
         run_script("export", task, CONF_FITTED)
     assert stopped.value.code == 2
     assert capsys.readouterr().err == told
+
+
+def test_a_log_that_cannot_be_written_is_named(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["fit.py", f"hydra.run.dir={tmp_path}"])
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
+    (tmp_path / "fit.log").mkdir()
+    with pytest.raises(SystemExit) as stopped:
+        run_script("fit", lambda settings: None)
+    assert stopped.value.code == 2
+    assert capsys.readouterr().err.startswith(f"error: [Errno 21] Is a directory: '{tmp_path}/fit")

@@ -1,5 +1,6 @@
 """How every script starts: Hydra composes settings; a mistake ends in a line and exit code 2."""
 
+import errno
 import logging
 import os
 import sys
@@ -15,13 +16,22 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
-from tsformer.data.writing import full_disk
+from tsformer.data.writing import FULL
 from tsformer.errors import TsformerError
 from tsformer.places import CONF
 from tsformer.sweep.sweeper import register
 
 # Of scripts that take a fitted model: beside conf/model/, model=... would choose a file of it.
 CONF_FITTED = CONF / "fitted"
+
+_REMEDIES = {
+    **dict.fromkeys(FULL, "Make room, or name a folder on another disk."),
+    **dict.fromkeys((errno.EEXIST, errno.ENOTDIR), "A folder is needed there: name another."),
+    **dict.fromkeys(
+        (errno.EACCES, errno.EPERM, errno.EROFS),
+        "Name a place that you have access to, or have its permissions changed.",
+    ),
+}
 
 
 def run_script(
@@ -89,10 +99,11 @@ def _report(error: Exception) -> int:
     if isinstance(error, BrokenPipeError):  # of `--help | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left goes nowhere
         return 1
+    if isinstance(error, ValueError) and isinstance(error.__cause__, OSError):
+        error = error.__cause__  # of a log that Hydra cannot write, which it does not name
     told = str(error)
-    if isinstance(error, OSError) and (full := full_disk(error)):
-        where = full.filename or "the output"
-        told = f"{where}: {full.strerror}. Make room, or name a folder on another disk."
+    if isinstance(error, OSError) and error.errno in _REMEDIES:
+        told = f"{error.filename or 'the output'}: {error.strerror}. {_REMEDIES[error.errno]}"
     if isinstance(error, MissingMandatoryValue):
         told = f"{error.full_key}: a value is needed"
     print(f"error: {told}", file=sys.stderr)

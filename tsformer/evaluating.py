@@ -143,8 +143,10 @@ def _check_output(output: Path) -> None:
         raise ConfigError(
             f"output={output}: it holds a run, an evaluation or a model. Name another."
         )
-    if output.exists() and not (output.is_dir() and os.access(output, os.W_OK)):
-        raise ConfigError(f"output={output}: it is no folder that can be written to.")
+    above = output.absolute()
+    there = next(place for place in (above, *above.parents) if os.path.lexists(place))
+    if not (there.is_dir() and os.access(there, os.W_OK)):
+        raise ConfigError(f"output={output}: {there} is no folder that can be written to.")
 
 
 def _read(config: EvaluateConfig, forecaster: Forecaster) -> tuple[History, int | None, int]:

@@ -217,8 +217,9 @@ def test_mistakes_are_told_and_nothing_is_written(mistake: str, folder: Path) ->
 
 
 def test_an_output_that_is_something_else_is_refused_before_any_work(folder: Path) -> None:
+    (folder / "link").symlink_to("nowhere")
     before = sorted(folder.iterdir())
-    for output in ("my.csv", "model"):
+    for output in ("my.csv", "model", "my.csv/out", "link", "link/out"):
         with pytest.raises(ConfigError, match="output="):
             evaluate(settings(folder, output=str(folder / output)))
     assert sorted(folder.iterdir()) == before

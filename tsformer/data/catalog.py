@@ -114,7 +114,7 @@ def read_as(dataset: DatasetConfig, source: Any, **options: Any) -> SeriesTable:
 
 def _cache_folder(name: str | None) -> Path | None:
     try:
-        return None if name is None else Path(name).expanduser()
+        return Path(name).expanduser() if name else None  # TSFORMER_CACHE= is none, too
     except RuntimeError:  # there is no home folder
         log.warning("paths.cache=%s: there is no such folder, so nothing is cached.", name)
         return None

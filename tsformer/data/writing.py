@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # No space, no space for this user, and a file larger than is allowed.
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def write_parquet(
@@ -96,7 +96,7 @@ def naming_full_disk(path: Path) -> Iterator[None]:
 def full_disk(error: BaseException | None) -> OSError | None:
     """Return the error of a full disk that an error is or came of, or None."""
     while error is not None:
-        if isinstance(error, OSError) and error.errno in _FULL:
+        if isinstance(error, OSError) and error.errno in FULL:
             return error
         error = error.__cause__ or error.__context__
     return None
