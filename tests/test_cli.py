@@ -50,3 +50,12 @@ def test_a_log_that_cannot_be_written_is_named(tmp_path, monkeypatch, capsys):
         run_script("fit", lambda settings: None)
     assert stopped.value.code == 2
     assert capsys.readouterr().err.startswith(f"error: [Errno 21] Is a directory: '{tmp_path}/fit")
+
+
+def test_names_that_are_no_text_are_refused(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["fit.py", "dataset.path=Z\udcfcrich.csv"])
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
+    with pytest.raises(SystemExit) as stopped:
+        run_script("fit", lambda settings: None)
+    assert stopped.value.code == 2
+    assert "error: 'dataset.path=Z\\udcfcrich.csv': not written in" in capsys.readouterr().err

@@ -17,7 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from tsformer.data.writing import FULL
-from tsformer.errors import TsformerError
+from tsformer.errors import ConfigError, TsformerError
 from tsformer.places import CONF
 from tsformer.sweep.sweeper import register
 
@@ -75,6 +75,7 @@ def run_script(
             raise SystemExit(_report(error)) from None
 
     try:
+        _refuse_bytes()
         if more is not None:
             sys.argv[1:] = more(sys.argv[1:])
         job()
@@ -86,6 +87,22 @@ def run_script(
     except KeyboardInterrupt:
         print("Interrupted", file=sys.stderr)
         sys.exit(130)
+
+
+def _refuse_bytes() -> None:
+    """Refuse names that are no text here, which neither settings nor reports can hold.
+
+    Raises:
+        ConfigError: of an argument, or the working folder.
+    """
+    for text in (*sys.argv[1:], str(Path.cwd())):
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise ConfigError(
+                f"{ascii(text)}: not written in {sys.getfilesystemencoding()}, the encoding of "
+                "names here. Rename it, or set a locale of its encoding, such as LC_ALL=C.UTF-8."
+            ) from error
 
 
 def _share(groups: Sequence[str]) -> None:
