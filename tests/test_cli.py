@@ -59,3 +59,14 @@ def test_names_that_are_no_text_are_refused(tmp_path, monkeypatch, capsys):
         run_script("fit", lambda settings: None)
     assert stopped.value.code == 2
     assert "error: 'dataset.path=Z\\udcfcrich.csv': not written in" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="which removes no folder that is in use")
+def test_a_working_folder_that_was_removed_is_told(tmp_path, monkeypatch, capsys):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    monkeypatch.setattr(sys, "argv", ["fit.py"])
+    with pytest.raises(SystemExit):
+        run_script("fit", lambda settings: None)
+    assert capsys.readouterr().err == "error: the working folder was removed. Change to another.\n"

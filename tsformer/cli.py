@@ -75,7 +75,7 @@ def run_script(
             raise SystemExit(_report(error)) from None
 
     try:
-        _refuse_bytes()
+        _check_names()
         if more is not None:
             sys.argv[1:] = more(sys.argv[1:])
         job()
@@ -89,18 +89,22 @@ def run_script(
         sys.exit(130)
 
 
-def _refuse_bytes() -> None:
+def _check_names() -> None:
     """Refuse names that are no text here, which neither settings nor reports can hold.
 
     Raises:
-        ConfigError: of an argument, or the working folder.
+        ConfigError: of an argument, or the working folder; or there is none.
     """
-    for text in (*sys.argv[1:], str(Path.cwd())):
+    try:
+        here = str(Path.cwd())
+    except FileNotFoundError as error:
+        raise ConfigError("the working folder was removed. Change to another.") from error
+    for text in (*sys.argv[1:], here):
         try:
             text.encode()
         except UnicodeEncodeError as error:
             raise ConfigError(
-                f"{ascii(text)}: not written in {sys.getfilesystemencoding()}, the encoding of "
+                f"{text!a}: not written in {sys.getfilesystemencoding()}, the encoding of "
                 "names here. Rename it, or set a locale of its encoding, such as LC_ALL=C.UTF-8."
             ) from error
 

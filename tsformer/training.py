@@ -169,7 +169,11 @@ def fit_as_rank(settings: Mapping[str, Any]) -> FitResult:
         if trained.pruned or not world.is_first:
             return FitResult(trained.objective, {}, run, trained.pruned)
         with _telling_how_to_go_on(data.config):
-            return _finish(data, described, trained, num_weights(module), loggers)
+            metrics, headline = _finish(data, described, trained, num_weights(module), loggers)
+        for figures in headline:
+            open_console().print(figures_table(figures))
+        log.info("Trained in %.0f s. Run folder: %s", trained.seconds, run)
+        return FitResult(trained.objective, metrics, run)
 
 
 @contextmanager
@@ -248,8 +252,8 @@ def _finish(
     trained: Trained,
     num_weights: int,
     loggers: Sequence[Logger],
-) -> FitResult:
-    """Test, draw, tell and save."""
+) -> tuple[dict[str, Any], list[Figures]]:
+    """Test, draw and save; return the metrics, and what is to be told of them."""
     config, run = data.config, Path(data.config.paths.run)
     forecaster = Forecaster(trained.network, described, trained.conformal)
     forecaster.save(run / "model")  # again with figures of the test, which takes a while
@@ -288,10 +292,7 @@ def _finish(
     forecaster.card = model_card(described, data=config.dataset.name, metrics=told)
     forecaster.save(run / "model")
     write_atomically(run / METRICS, json.dumps(told, indent=1))  # last: the run is finished
-    for figures in headline:
-        open_console().print(figures_table(figures))
-    log.info("Trained in %.0f s. Run folder: %s", trained.seconds, run)
-    return FitResult(trained.objective, metrics, run)
+    return metrics, headline
 
 
 def describe_forecaster(data: ForecastData, config: FitConfig) -> ForecasterConfig:

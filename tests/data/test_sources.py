@@ -419,6 +419,14 @@ def test_the_home_folder_may_be_abbreviated(
     assert open_source("~/x.csv").files == [tmp_path / "x.csv"]
 
 
+def test_a_name_may_begin_as_that_of_a_home_folder(tmp_path: Path, monkeypatch) -> None:
+    example().to_csv(tmp_path / "~old.csv", index=False)
+    monkeypatch.chdir(tmp_path)
+    assert len(read_frame("~old.csv")) == len(example())
+    with pytest.raises(DataError, match=r"~new\.csv: there is no such file"):
+        read_frame("~new.csv")
+
+
 def test_a_damaged_end_is_said_when_it_is_reached(tmp_path: Path) -> None:
     path = tmp_path / "x.csv.gz"
     path.write_bytes(gzip.compress(b"ds,y\n2024-01-01,1\n")[:-8])

@@ -13,6 +13,7 @@ import pandas as pd
 from tsformer.data.files import chunk_rows, file_chunks, find_layout, list_files, root_of
 from tsformer.data.frames import as_pandas, as_table, column_names, table_chunks
 from tsformer.errors import DataError
+from tsformer.places import expand
 
 # Values of a chunk, at most: a million rows of four columns.
 CHUNK_VALUES = 1 << 22
@@ -119,7 +120,7 @@ def open_source(
     if isinstance(source, str) and not source:
         raise DataError("an empty path names no file. Give the path of a file or a folder.")
     if _is_path(source):
-        path = Path(source).expanduser()
+        path = expand(source)
         return _open_files(path, [Span(file) for file in list_files(path)], text, chunk_values)
     return _open_table(source, text, chunk_values)
 
