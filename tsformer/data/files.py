@@ -89,11 +89,13 @@ def _files_within(folder: Path) -> list[Path]:
         raise DataError(f"{folder}: cannot be read ({error}).") from error
 
     files: list[Path] = []
-    seen: dict[str, str] = {}
+    seen: set[str] = set()
     for below, folders, names in os.walk(folder, onerror=refuse, followlinks=True):
-        first = seen.setdefault(os.path.realpath(below), below)
-        if first != below:  # or a link to a folder above would lead on for ever
-            raise DataError(f"{folder}: {first} and {below} are the same folder. Remove the link.")
+        real = os.path.realpath(below)
+        if real in seen:  # links may lead to where the rows are read already, or to a folder above
+            folders.clear()
+            continue
+        seen.add(real)
         folders[:] = [name for name in folders if not name.startswith((".", "_"))]
         files += [Path(below, name) for name in names if not name.startswith((".", "_"))]
     return [file for file in sorted(files) if _is_file(file)]
