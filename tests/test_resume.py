@@ -14,6 +14,7 @@ from numpy.testing import assert_allclose
 
 from tests.conftest import make_settings
 from tests.processes import limited_files
+from tests.test_forecaster import make_forecaster, make_long
 from tsformer import fit, training
 from tsformer.callbacks import Checkpoints
 from tsformer.data.locking import alone
@@ -291,6 +292,16 @@ def test_a_run_goes_on_from_another_folder(tmp_path, settings, monkeypatch):
             fit(settings("run", **{"dataset.path": "table.csv"}))
     monkeypatch.chdir("/")
     resume(tmp_path / "run")
+
+
+def test_a_fine_tuning_does_not_go_on_and_is_not_said_to(tmp_path):
+    model, frame = make_forecaster(), make_long({"a": 60})
+    model.fine_tune(frame, max_steps=1, output=tmp_path / "tuned")
+    with pytest.raises(ConfigError, match="a fine-tuning, which does not go on"):
+        resume(tmp_path / "tuned")
+    with pytest.raises(ConfigError, match="holds another run") as told:
+        model.fine_tune(frame, max_steps=1, output=tmp_path / "tuned")
+    assert "resume=" not in str(told.value)
 
 
 def test_curves_of_which_a_part_is_empty_are_drawn(stopped):

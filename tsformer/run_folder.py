@@ -41,6 +41,8 @@ def read_settings(run: Path) -> dict[str, Any]:
         ) from error
     if (run / METRICS).exists():
         raise ConfigError(f"{run}: the run is finished; its model is {run / 'model'}.")
+    if not settings["dataset"]["path"]:  # a fine-tuning names no table
+        raise ConfigError(f"{run}: a fine-tuning, which does not go on. Run it anew elsewhere.")
     return settings
 
 
@@ -80,7 +82,8 @@ def claimed(run: Path, config: FitConfig, *, go_on: bool = False) -> Iterator[bo
             raise ConfigError(f"{run}: another process is at this run.") from None
         stood = not _create(path, text)
         if stood and not go_on:
-            go = "" if (run / METRICS).exists() else f", or go on with that run: resume={run}"
+            done = (run / METRICS).exists() or not config.dataset.path  # of a fine-tuning
+            go = "" if done else f", or go on with that run: resume={run}"
             raise ConfigError(
                 f"{run}: holds another run. Choose another folder (hydra.run.dir=..., of "
                 f"fine_tune.py output=...){go}"
