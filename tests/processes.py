@@ -2,7 +2,11 @@
 
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+import pytest
 
 from tests.conftest import REPO
 
@@ -24,3 +28,15 @@ def start_python(code: str, *arguments: str) -> subprocess.Popen:
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     return process
+
+
+@contextmanager
+def limited_files(size: int) -> Iterator[None]:
+    """Let no file grow beyond so many bytes, which is as if the disk were full."""
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)

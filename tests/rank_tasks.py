@@ -1,5 +1,6 @@
 """What ranks do in tests: functions of a module, as new processes find them."""
 
+import errno
 import os
 import signal
 import time
@@ -51,3 +52,7 @@ def wait_for_ever(folder: str) -> None:
     partial.rename(Path(folder) / "waiting")
     with joined_ranks(world, cuda=False):
         pass
+
+
+def fill_the_disk() -> None:
+    raise OSError(errno.ENOSPC, "No space left on device", "run/last.ckpt")

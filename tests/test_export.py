@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from tests.golden import make
+from tests.processes import limited_files
 from tests.test_forecaster import make_forecaster
 from tsformer import Forecaster
 from tsformer import export as exporting
@@ -197,3 +198,9 @@ def test_mistakes_end_in_a_line(tmp_path: Path) -> None:
         assert message in result.stderr
         assert "Traceback" not in result.stderr
     assert not any(tmp_path.iterdir())
+
+
+def test_a_full_disk_names_the_file_and_leaves_nothing(tmp_path: Path) -> None:
+    with limited_files(9000), pytest.raises(OSError, match=r"File too large.*/model\.pt2"):
+        export(load("joint"), tmp_path / "model.pt2", "torch_export")
+    assert not list(tmp_path.iterdir())

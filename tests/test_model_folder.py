@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from tests.golden import make
+from tests.processes import limited_files
 from tests.test_forecaster import H, make_forecaster, make_long
 from tsformer import Forecaster, model_folder, weights
 from tsformer.data.columns import Columns
@@ -188,6 +189,14 @@ def test_a_rename_that_fails_leaves_the_old_folder(
 
     monkeypatch.setattr(Path, "replace", replace)
     with pytest.raises(stop, match="disk is gone"):
+        make_forecaster().save(folder)
+    assert (folder / "config.json").read_bytes() == before
+    assert [path.name for path in folder.parent.iterdir()] == ["model"]
+
+
+def test_a_full_disk_names_the_folder_and_leaves_the_old_one(folder: Path) -> None:
+    before = (folder / "config.json").read_bytes()
+    with limited_files(2000), pytest.raises(OSError, match=f"File too large: '{folder}'"):
         make_forecaster().save(folder)
     assert (folder / "config.json").read_bytes() == before
     assert [path.name for path in folder.parent.iterdir()] == ["model"]

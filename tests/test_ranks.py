@@ -110,6 +110,12 @@ def test_a_bug_shows_its_traceback(capfd):
     assert "Traceback" in capfd.readouterr().err
 
 
+def test_a_full_disk_is_told_without_a_traceback(capfd):
+    with pytest.raises(OSError, match=r"No space left on device: 'run/last\.ckpt'"):
+        start(rank_tasks.fill_the_disk)
+    assert "Traceback" not in capfd.readouterr().err
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="the system tells no other's death")
 def test_ranks_end_with_the_process_that_started_them(tmp_path):
     """Also those that wait in a library, where Python's handlers are not called."""

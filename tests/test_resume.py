@@ -13,6 +13,8 @@ from matplotlib.figure import Figure
 from numpy.testing import assert_allclose
 
 from tests.conftest import make_settings
+from tests.processes import limited_files
+from tests.test_forecaster import make_forecaster, make_long
 from tsformer import fit, training
 from tsformer.callbacks import Checkpoints
 from tsformer.data.locking import alone
@@ -127,6 +129,16 @@ def test_a_fit_killed_before_its_test_goes_on_with_it(settings, tmp_path, monkey
     result = resume(tmp_path / "cut")
     assert weights_of(tmp_path / "cut") == weights_of(tmp_path / "whole")
     assert result.metrics["test"] == whole.metrics["test"]
+
+
+def test_a_full_disk_stops_a_fit_which_goes_on(settings, tmp_path, caplog):
+    whole = fit(settings("whole"))
+    told = pytest.raises(OSError, match=r"File too large.*/cut/checkpoints/last\.ckpt")
+    with caplog.at_level("INFO"), limited_files(20_000), told:
+        fit(settings("cut"))
+    assert f"Stopped. To go on: python scripts/fit.py resume={tmp_path / 'cut'}" in caplog.messages
+    assert not list((tmp_path / "cut" / "checkpoints").iterdir())
+    assert resume(tmp_path / "cut").metrics["test"] == whole.metrics["test"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
@@ -280,6 +292,16 @@ def test_a_run_goes_on_from_another_folder(tmp_path, settings, monkeypatch):
             fit(settings("run", **{"dataset.path": "table.csv"}))
     monkeypatch.chdir("/")
     resume(tmp_path / "run")
+
+
+def test_a_fine_tuning_does_not_go_on_and_is_not_said_to(tmp_path):
+    model, frame = make_forecaster(), make_long({"a": 60})
+    model.fine_tune(frame, max_steps=1, output=tmp_path / "tuned")
+    with pytest.raises(ConfigError, match="a fine-tuning, which does not go on"):
+        resume(tmp_path / "tuned")
+    with pytest.raises(ConfigError, match="holds another run") as told:
+        model.fine_tune(frame, max_steps=1, output=tmp_path / "tuned")
+    assert "resume=" not in str(told.value)
 
 
 def test_curves_of_which_a_part_is_empty_are_drawn(stopped):

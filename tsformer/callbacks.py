@@ -1,5 +1,6 @@
 """What a training does beside its steps: checkpoints, and an end at a signal."""
 
+import io
 import logging
 import math
 import os
@@ -29,8 +30,11 @@ class CheckpointFiles(TorchCheckpointIO):
     ) -> None:
         """Write a checkpoint under a temporary name, and rename it."""
         Path(path).parent.mkdir(parents=True, exist_ok=True)
+        # Of a full disk torch's writer does not tell, and aborts the process at its own end.
+        buffer = io.BytesIO()
+        torch.save(checkpoint, buffer)
         with replacing(Path(path)) as file:
-            torch.save(checkpoint, file)
+            file.write(buffer.getbuffer())
 
     def load_checkpoint(
         self, path: Any, map_location: Any = "cpu", weights_only: bool | None = True

@@ -1,5 +1,6 @@
 """How every script starts: Hydra composes settings; a mistake ends in a line and exit code 2."""
 
+import errno
 import logging
 import os
 import sys
@@ -15,12 +16,22 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
-from tsformer.errors import TsformerError
+from tsformer.data.writing import FULL
+from tsformer.errors import ConfigError, TsformerError
 from tsformer.places import CONF
 from tsformer.sweep.sweeper import register
 
 # Of scripts that take a fitted model: beside conf/model/, model=... would choose a file of it.
 CONF_FITTED = CONF / "fitted"
+
+_REMEDIES = {
+    **dict.fromkeys(FULL, "Make room, or name a folder on another disk."),
+    **dict.fromkeys((errno.EEXIST, errno.ENOTDIR), "A folder is needed there: name another."),
+    **dict.fromkeys(
+        (errno.EACCES, errno.EPERM, errno.EROFS),
+        "Name a place that you have access to, or have its permissions changed.",
+    ),
+}
 
 
 def run_script(
@@ -58,12 +69,13 @@ def run_script(
         try:
             settings = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
             return task(settings)  # type: ignore[arg-type]
-        except (TsformerError, OmegaConfBaseException) as error:
+        except (TsformerError, OmegaConfBaseException, OSError) as error:
             if show_traceback or HydraConfig.get().mode == RunMode.MULTIRUN:
                 raise
             raise SystemExit(_report(error)) from None
 
     try:
+        _check_names()
         if more is not None:
             sys.argv[1:] = more(sys.argv[1:])
         job()
@@ -77,6 +89,26 @@ def run_script(
         sys.exit(130)
 
 
+def _check_names() -> None:
+    """Refuse names that are no text here, which neither settings nor reports can hold.
+
+    Raises:
+        ConfigError: of an argument, or the working folder; or there is none.
+    """
+    try:
+        here = str(Path.cwd())
+    except FileNotFoundError as error:
+        raise ConfigError("the working folder was removed. Change to another.") from error
+    for text in (*sys.argv[1:], here):
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise ConfigError(
+                f"{text!a}: not written in {sys.getfilesystemencoding()}, the encoding of "
+                "names here. Rename it, or set a locale of its encoding, such as LC_ALL=C.UTF-8."
+            ) from error
+
+
 def _share(groups: Sequence[str]) -> None:
     """Let configs outside of `conf/` choose from some of its groups."""
     for group in groups:
@@ -88,7 +120,11 @@ def _report(error: Exception) -> int:
     if isinstance(error, BrokenPipeError):  # of `--help | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left goes nowhere
         return 1
+    if isinstance(error, ValueError) and isinstance(error.__cause__, OSError):
+        error = error.__cause__  # of a log that Hydra cannot write, which it does not name
     told = str(error)
+    if isinstance(error, OSError) and error.errno in _REMEDIES:
+        told = f"{error.filename or 'the output'}: {error.strerror}. {_REMEDIES[error.errno]}"
     if isinstance(error, MissingMandatoryValue):
         told = f"{error.full_key}: a value is needed"
     print(f"error: {told}", file=sys.stderr)

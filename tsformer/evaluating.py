@@ -3,7 +3,8 @@
 import json
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from tsformer.console import open_console
 from tsformer.cross_validation import Backtest, LastWindows, backtest, last_windows
 from tsformer.data.calendar import shortest_season
 from tsformer.data.catalog import find_file
+from tsformer.data.locking import folder_alone
 from tsformer.data.sources import errors_naming
 from tsformer.data.splits import split_ends
 from tsformer.data.store import SeriesStore
@@ -94,9 +96,12 @@ def evaluate(settings: Mapping[str, Any]) -> Evaluated:
         ModelFolderError: the model cannot be loaded.
     """
     config = parse(EvaluateConfig, settings)
-    output = Path(config.output)
-    _check_output(output)
     check_installed(config.baselines)
+    with _output_alone(Path(config.output)) as output:
+        return _evaluate(config, output)
+
+
+def _evaluate(config: EvaluateConfig, output: Path) -> Evaluated:
     forecaster = Forecaster.load(config.model, config.device)
     past, train_end, begin = _read(config, forecaster)
     windows = _windows(config, forecaster, past, begin)
@@ -110,7 +115,6 @@ def evaluate(settings: Mapping[str, Any]) -> Evaluated:
     notes = [*filter(None, [windows.left_out]), *_notes(frame, rows)]
     report = _report(config, forecaster, past, found, evaluated, rows, notes)
 
-    output.mkdir(parents=True, exist_ok=True)
     forecasts = window_frame(found.store, found.forecasts, series_names(past))
     write_parquet(forecasts, output / FORECASTS)
     for by, scores in {"series": evaluated.by_series, **evaluated.by_group}.items():
@@ -137,14 +141,31 @@ def evaluate(settings: Mapping[str, Any]) -> Evaluated:
     return evaluated
 
 
+@contextmanager
+def _output_alone(output: Path) -> Iterator[Path]:
+    """Make the output folder and hold it, which no other evaluation then can."""
+    _check_output(output)
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(folder_alone(output))
+        except BlockingIOError as error:
+            raise ConfigError(
+                f"output={output}: another evaluation is writing there. Name another."
+            ) from error
+        _check_output(output)  # once more, as another may just have ended
+        yield output
+
+
 def _check_output(output: Path) -> None:
     """Refuse a folder that holds something else, before hours of work."""
     if (output / METRICS).exists() or (output / CONFIG).exists():
         raise ConfigError(
             f"output={output}: it holds a run, an evaluation or a model. Name another."
         )
-    if output.exists() and not (output.is_dir() and os.access(output, os.W_OK)):
-        raise ConfigError(f"output={output}: it is no folder that can be written to.")
+    above = output.absolute()
+    there = next(place for place in (above, *above.parents) if os.path.lexists(place))
+    if not (there.is_dir() and os.access(there, os.W_OK)):
+        raise ConfigError(f"output={output}: {there} is no folder that can be written to.")
 
 
 def _read(config: EvaluateConfig, forecaster: Forecaster) -> tuple[History, int | None, int]:

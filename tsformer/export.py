@@ -4,6 +4,7 @@ The graph holds the instance norm, the transformer, the linear skip and the head
 and covariates stay outside of it; what it takes and gives is told by the JSON that stands in it.
 """
 
+import io
 import json
 import logging
 import warnings
@@ -19,6 +20,7 @@ from torch import Tensor
 
 from tsformer.data.calendar import num_calendar_features
 from tsformer.data.types import Float32Array
+from tsformer.data.writing import naming_full_disk
 from tsformer.errors import ConfigError, TsformerError
 from tsformer.forecaster import Forecaster
 from tsformer.forecaster_config import EncoderConfig, ForecasterConfig, network_settings
@@ -68,7 +70,10 @@ def export(forecaster: Forecaster, output: Path, format: Literal["onnx", "torch_
     network = deepcopy(forecaster.network).to("cpu", torch.float32).requires_grad_(False)
     told = json.dumps(describe(forecaster), indent=1)
     output.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=output.parent, prefix=f".{output.name}-") as scratch:
+    with (
+        naming_full_disk(output),
+        TemporaryDirectory(dir=output.parent, prefix=f".{output.name}-") as scratch,
+    ):
         path = Path(scratch) / output.name
         example = example_inputs(config, _TRACED_SIZE)
         write, run = {
@@ -201,7 +206,9 @@ def _write_torch_export(
     program = torch.export.export(
         network, tuple(example.values()), dynamic_shapes=_dynamic_shapes()
     )
-    torch.export.save(program, path, extra_files={f"{METADATA}.json": told})
+    buffer = io.BytesIO()  # as in CheckpointFiles
+    torch.export.save(program, buffer, extra_files={f"{METADATA}.json": told})
+    path.write_bytes(buffer.getbuffer())
 
 
 def _run_torch_export(path: Path, inputs: Mapping[str, Tensor]) -> Float32Array:

@@ -14,6 +14,7 @@ from tsformer.arguments import count
 from tsformer.config import FitConfig
 from tsformer.data.forecast_data import Fitted, ForecastData
 from tsformer.data.table import SeriesTable
+from tsformer.data.writing import naming_full_disk
 from tsformer.errors import ConfigError, DataError
 from tsformer.forecaster_config import ForecasterConfig, ScalerConfig, network_settings
 from tsformer.history import History
@@ -72,7 +73,7 @@ def fine_tune(
         module = build_module(config, network_settings(own))
         for copy in filter(None, (module.network, module.averaged)):
             copy.load_state_dict(forecaster.network.state_dict())
-        with claimed(run, config), quiet():
+        with naming_full_disk(run), claimed(run, config), quiet():
             loggers = build_loggers(config.logger, run)
             try:
                 trained = train(data, module, run, described, loggers=loggers)

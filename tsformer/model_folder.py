@@ -17,6 +17,7 @@ from safetensors.torch import save
 
 from tsformer import __version__
 from tsformer.conformal import ConformalOffsets
+from tsformer.data.writing import naming_full_disk
 from tsformer.errors import ConfigError, DataError, ModelFolderError
 from tsformer.forecaster_config import ForecasterConfig
 from tsformer.nn import ForecastNetwork
@@ -61,7 +62,10 @@ def write_folder(
     if conformal is not None:
         weights[OFFSETS] = torch.from_numpy(conformal.offsets)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as scratch:
+    with (
+        naming_full_disk(folder),
+        tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as scratch,
+    ):
         fresh, old = Path(scratch) / "new", Path(scratch) / "old"
         fresh.mkdir()
         (fresh / WEIGHTS).write_bytes(save(weights))

@@ -1,11 +1,17 @@
 """Where configs and embedded data lie: in the source tree, or in the installed package."""
 
+import os
 from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parent
 SOURCE = _PACKAGE.parent if (_PACKAGE.parent / "conf" / "fit.yaml").is_file() else None
 CONF = (SOURCE or _PACKAGE) / "conf"
 DATASETS = (SOURCE or _PACKAGE) / "datasets"
+
+
+def expand(path: str | Path) -> Path:
+    """Return a path with the home folder for `~` or `~user`; others, as `~old.csv`, stay."""
+    return Path(os.path.expanduser(path))  # noqa: PTH111  # Path's own refuses the others
 
 
 def command(name: str) -> str:

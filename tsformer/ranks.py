@@ -4,6 +4,7 @@ Lightning's own launcher runs the command line again for each rank, with its swe
 folder. So ranks are started here, with the settings as plain values, and Lightning joins them.
 """
 
+import builtins
 import logging
 import os
 import re
@@ -279,6 +280,8 @@ def _error_of_rank(error: Any) -> BaseException:
     kind = getattr(errors, name, None)
     if isinstance(kind, type) and issubclass(kind, TsformerError):
         return kind(message)
+    if isinstance(kind := getattr(builtins, name, None), type) and issubclass(kind, OSError):
+        return OSError(message)  # with the file's name, such as of a full disk
     if "extraInfo" in told:
         print(told["extraInfo"]["py_callstack"], file=sys.stderr)
     return RankError(f"process {rank} of the training failed: {told['message']}")

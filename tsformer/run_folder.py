@@ -14,6 +14,7 @@ from tsformer.checkpoint import BEST, LAST, SETTINGS_KEY, WORLD_KEY
 from tsformer.config import FitConfig
 from tsformer.data.files import match_files
 from tsformer.data.locking import alone
+from tsformer.data.writing import naming_full_disk
 from tsformer.errors import ConfigError, TrainingError
 from tsformer.settings import flatten, parse
 
@@ -40,6 +41,8 @@ def read_settings(run: Path) -> dict[str, Any]:
         ) from error
     if (run / METRICS).exists():
         raise ConfigError(f"{run}: the run is finished; its model is {run / 'model'}.")
+    if not settings["dataset"]["path"]:  # a fine-tuning names no table
+        raise ConfigError(f"{run}: a fine-tuning, which does not go on. Run it anew elsewhere.")
     return settings
 
 
@@ -79,7 +82,8 @@ def claimed(run: Path, config: FitConfig, *, go_on: bool = False) -> Iterator[bo
             raise ConfigError(f"{run}: another process is at this run.") from None
         stood = not _create(path, text)
         if stood and not go_on:
-            go = "" if (run / METRICS).exists() else f", or go on with that run: resume={run}"
+            done = (run / METRICS).exists() or not config.dataset.path  # of a fine-tuning
+            go = "" if done else f", or go on with that run: resume={run}"
             raise ConfigError(
                 f"{run}: holds another run. Choose another folder (hydra.run.dir=..., of "
                 f"fine_tune.py output=...){go}"
@@ -95,8 +99,9 @@ def claimed(run: Path, config: FitConfig, *, go_on: bool = False) -> Iterator[bo
 def _create(path: Path, text: str) -> bool:
     """Write a whole file where none is; return False if there is one."""
     partial = path.with_name(f".{path.name}-{uuid4().hex[:8]}")
-    partial.write_text(text, encoding="utf-8")
     try:
+        with naming_full_disk(path):
+            partial.write_text(text, encoding="utf-8")
         path.hardlink_to(partial)
     except FileExistsError:
         return False
@@ -106,7 +111,7 @@ def _create(path: Path, text: str) -> bool:
             return True
         return False
     finally:
-        partial.unlink()
+        partial.unlink(missing_ok=True)
     return True
 
 

@@ -3,8 +3,8 @@
 import json
 import logging
 import shlex
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from tsformer.console import open_console
 from tsformer.data.catalog import load_data
 from tsformer.data.forecast_data import ForecastData
 from tsformer.data.groups import channel_names
-from tsformer.data.writing import write_atomically
+from tsformer.data.writing import naming_full_disk, write_atomically, write_picture
 from tsformer.errors import ConfigError, TsformerError
 from tsformer.evaluation.testing import (
     evaluate,
@@ -158,23 +158,37 @@ def fit_as_rank(settings: Mapping[str, Any]) -> FitResult:
             goes_on = settings.get("resume") is not None or is_restart()
             place, loggers = _open_run(data, world, held, goes_on=goes_on)
             if lr_curve is not None:
-                plot_lr_test(*lr_curve).savefig(run / "lr_finder.png", dpi=120)
+                write_picture(plot_lr_test(*lr_curve), run / "lr_finder.png")
             _log_start(data, module, place)
-            try:
+            with _telling_how_to_go_on(data.config):
                 trained = train(
                     data, module, run, described, world=world, place=place, loggers=loggers
                 )
-            except Interrupted:
-                again = f"{command('fit')} {shlex.quote(f'resume={run}')}"
-                if data.config.trial is not None:
-                    again = "the command of the sweep, once more"
-                log.info("Interrupted. To go on: %s", again)
-                raise
         if trained.pruned:
             log.info("Pruned: other trials of the search are better. Run folder: %s", run)
         if trained.pruned or not world.is_first:
             return FitResult(trained.objective, {}, run, trained.pruned)
-        return _finish(data, described, trained, num_weights(module), loggers)
+        with _telling_how_to_go_on(data.config):
+            metrics, headline = _finish(data, described, trained, num_weights(module), loggers)
+        for figures in headline:
+            open_console().print(figures_table(figures))
+        log.info("Trained in %.0f s. Run folder: %s", trained.seconds, run)
+        return FitResult(trained.objective, metrics, run)
+
+
+@contextmanager
+def _telling_how_to_go_on(config: FitConfig) -> Iterator[None]:
+    """Say how a run goes on that a signal has ended, or the system, such as by a full disk."""
+    try:
+        with naming_full_disk(Path(config.paths.run)):
+            yield
+    except (Interrupted, KeyboardInterrupt, OSError) as error:
+        again = f"{command('fit')} {shlex.quote(f'resume={config.paths.run}')}"
+        if config.trial is not None:
+            again = "the command of the sweep, once more"
+        what = "Stopped" if isinstance(error, OSError) else "Interrupted"
+        log.info("%s. To go on: %s", what, again)
+        raise
 
 
 def _load(settings: Mapping[str, Any], world: World) -> ForecastData:
@@ -238,8 +252,8 @@ def _finish(
     trained: Trained,
     num_weights: int,
     loggers: Sequence[Logger],
-) -> FitResult:
-    """Test, draw, tell and save."""
+) -> tuple[dict[str, Any], list[Figures]]:
+    """Test, draw and save; return the metrics, and what is to be told of them."""
     config, run = data.config, Path(data.config.paths.run)
     forecaster = Forecaster(trained.network, described, trained.conformal)
     forecaster.save(run / "model")  # again with figures of the test, which takes a while
@@ -258,14 +272,13 @@ def _finish(
         "train_seconds": round(trained.seconds, 1),
         "weights": num_weights,
     }
-    draw_forecasts(data, forecaster).savefig(run / "forecast.png", dpi=120)
-    draw_errors(data, evaluations).savefig(run / "error_by_horizon.png", dpi=120)
+    write_picture(draw_forecasts(data, forecaster), run / "forecast.png")
+    write_picture(draw_errors(data, evaluations), run / "error_by_horizon.png")
     if forecaster.is_probabilistic:
-        draw_calibration(evaluations).savefig(run / "calibration.png", dpi=120)
+        write_picture(draw_calibration(evaluations), run / "calibration.png")
     if config.logger.csv:
         join_curves(run)
-        curves = draw_training(run, trained.best_step)
-        curves.savefig(run / "training.png", dpi=120)
+        write_picture(draw_training(run, trained.best_step), run / "training.png")
     headline: list[Figures] = []
     for target, scores in by_target.items() or [(None, metrics["test"])]:
         headline.append(metrics_figures(data, scores, target))
@@ -279,10 +292,7 @@ def _finish(
     forecaster.card = model_card(described, data=config.dataset.name, metrics=told)
     forecaster.save(run / "model")
     write_atomically(run / METRICS, json.dumps(told, indent=1))  # last: the run is finished
-    for figures in headline:
-        open_console().print(figures_table(figures))
-    log.info("Trained in %.0f s. Run folder: %s", trained.seconds, run)
-    return FitResult(trained.objective, metrics, run)
+    return metrics, headline
 
 
 def describe_forecaster(data: ForecastData, config: FitConfig) -> ForecasterConfig:

@@ -240,3 +240,12 @@ def test_parquet_without_rows_is_refused(tmp_path):
     with pytest.raises(DataError, match="no rows") as error:
         load_table(dataset_of(path), PATHS)
     assert str(path) in str(error.value)
+
+
+@pytest.mark.parametrize("name", [None, ""])
+def test_no_cache_is_kept_without_a_folder(name, csv, tmp_path, monkeypatch):
+    path = csv("unique_id,ds,y\n" + "".join(f"a,2024-01-{d:02},1\n" for d in range(1, 29)))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("tsformer.data.table._LARGE", 0)
+    load_table(dataset_of(path), PATHS.model_copy(update={"cache": name}))
+    assert list(tmp_path.iterdir()) == [path]

@@ -1,5 +1,7 @@
 """Files, folders and patterns: which files count, and what is said about those that cannot."""
 
+import errno
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -57,6 +59,44 @@ def test_what_other_programs_leave_beside_the_data_does_not_count(tmp_path: Path
 def test_a_folder_of_a_hidden_folder_counts(tmp_path: Path) -> None:
     path = write(FRAME, tmp_path / ".cache" / "_data" / "x.csv")
     assert list_files(path.parent) == [path]
+
+
+def test_links_lead_to_files_and_folders_and_none_is_passed_over(tmp_path: Path) -> None:
+    elsewhere, data = tmp_path / "elsewhere", tmp_path / "data"
+    write(FRAME, elsewhere / "1.csv")
+    write(FRAME, data / "0.csv")
+    (data / "more").symlink_to(elsewhere)
+    assert list_files(data) == [data / "0.csv", data / "more" / "1.csv"]
+    (data / "2.csv").symlink_to(elsewhere / "removed.csv")
+    for asked in (data, data / "*.csv"):
+        with pytest.raises(DataError, match=r"2\.csv: cannot be read as a table.*No such file"):
+            read(asked)
+    (data / "2.csv").unlink()
+    (data / "again").symlink_to(data)
+    (data / "yet again").symlink_to(elsewhere)
+    assert [file.name for file in list_files(data)] == ["0.csv", "1.csv"]
+
+
+def test_a_folder_below_that_may_not_be_read_is_told(tmp_path: Path, monkeypatch) -> None:
+    write(FRAME, tmp_path / "0" / "x.csv")
+    write(FRAME, tmp_path / "1" / "x.csv")
+    scan = os.scandir
+
+    def refuse(path):  # modes do not stop every user that runs tests
+        if Path(path).name == "1":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(DataError, match=r"cannot be read .*Permission denied: '\S+1'"):
+        list_files(tmp_path)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names")
+def test_a_pipe_is_told_from_what_is_not_there(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "x.csv")
+    with pytest.raises(DataError, match=r"neither a file nor a folder.*Write it to a file"):
+        list_files(tmp_path / "x.csv")
 
 
 @pytest.mark.parametrize(

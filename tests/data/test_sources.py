@@ -1,6 +1,7 @@
 """Tables of every kind, read in chunks: always the rows that one plain frame has."""
 
 import gzip
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Collection
@@ -417,6 +418,28 @@ def test_the_home_folder_may_be_abbreviated(
     csv("x.csv")(example(), tmp_path)
     assert len(read_frame("~/x.csv")) == len(read_frame("~/*.csv")) == len(example())
     assert open_source("~/x.csv").files == [tmp_path / "x.csv"]
+
+
+@pytest.mark.parametrize("rows", [[0, 1], []], ids=["between", "within"])
+def test_a_file_that_changes_while_it_is_read_is_told(rows: list[int], tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    example().to_csv(path, index=False)
+    source = open_source(path, chunk_values=4)
+    chunks = source.chunks(source.names)
+    for _ in rows:
+        next(chunks)
+    example().iloc[::-1].to_csv(path, index=False)
+    os.utime(path, ns=(1, 1))  # as clocks may be coarse
+    with pytest.raises(DataError, match=r"x\.csv: changed while it was being read"):
+        list(chunks)
+
+
+def test_a_name_may_begin_as_that_of_a_home_folder(tmp_path: Path, monkeypatch) -> None:
+    example().to_csv(tmp_path / "~old.csv", index=False)
+    monkeypatch.chdir(tmp_path)
+    assert len(read_frame("~old.csv")) == len(example())
+    with pytest.raises(DataError, match=r"~new\.csv: there is no such file"):
+        read_frame("~new.csv")
 
 
 def test_a_damaged_end_is_said_when_it_is_reached(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@ import errno
 
 import pytest
 
-from tsformer.data.writing import replacing, write_atomically
+from tsformer.data.writing import naming_full_disk, replacing, write_atomically
 
 
 def test_a_file_is_replaced_as_a_whole_or_not_at_all(tmp_path):
@@ -22,3 +22,13 @@ def test_a_full_disk_names_the_file(tmp_path):
     with pytest.raises(OSError, match=r"No space left.*told\.txt"), replacing(path):
         raise full
     assert not list(tmp_path.iterdir())
+
+
+def test_the_innermost_name_is_told(tmp_path):
+    full = OSError(errno.ENOSPC, "No space left on device", "file")
+    with pytest.raises(OSError, match="'file'"), naming_full_disk(tmp_path):
+        raise full
+    with pytest.raises(OSError, match="'file'"), naming_full_disk(tmp_path):
+        raise RuntimeError("no reason") from full
+    with pytest.raises(RuntimeError, match="no reason"), naming_full_disk(tmp_path):
+        raise RuntimeError("no reason") from OSError(errno.EACCES, "Permission denied")

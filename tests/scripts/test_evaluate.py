@@ -14,6 +14,7 @@ from tests.processes import run_script
 from tests.test_forecaster import H, make_forecaster, make_long
 from tsformer import Forecaster
 from tsformer.data.columns import Columns
+from tsformer.data.locking import alone
 from tsformer.errors import ConfigError, DataError, TsformerError
 from tsformer.evaluating import evaluate
 from tsformer.evaluation.comparison import compare
@@ -217,11 +218,19 @@ def test_mistakes_are_told_and_nothing_is_written(mistake: str, folder: Path) ->
 
 
 def test_an_output_that_is_something_else_is_refused_before_any_work(folder: Path) -> None:
+    (folder / "link").symlink_to("nowhere")
     before = sorted(folder.iterdir())
-    for output in ("my.csv", "model"):
+    for output in ("my.csv", "model", "my.csv/out", "link", "link/out"):
         with pytest.raises(ConfigError, match="output="):
             evaluate(settings(folder, output=str(folder / output)))
     assert sorted(folder.iterdir()) == before
+
+
+def test_a_second_evaluation_in_one_folder_is_refused(folder: Path) -> None:
+    (folder / "out").mkdir()
+    with alone(folder / "out" / ".lock"), pytest.raises(ConfigError, match="another evaluation"):
+        evaluate(settings(folder))
+    assert not list((folder / "out").iterdir())
 
 
 def test_other_columns_steps_and_no_truth_are_told(folder: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from tsformer.arguments import MAX_PATHS
+from tsformer.places import expand
 from tsformer.settings import Config, parse
 
 # One number may be given without the brackets of a list.
@@ -18,7 +19,7 @@ Numbers = Annotated[
 def _absolute(path: Any) -> Path:
     if not isinstance(path, (str, Path)) or not str(path):
         raise ValueError("a path is needed")
-    return Path(path).expanduser().absolute()
+    return expand(path).absolute()
 
 
 # Absolute, since workers may start elsewhere.

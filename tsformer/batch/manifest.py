@@ -4,21 +4,20 @@ import hashlib
 import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
 from tsformer import __version__
 from tsformer.batch.part import FORECASTS, GATHERED, part_name
 from tsformer.batch.plan import Place
-from tsformer.data.locking import alone
+from tsformer.data.locking import folder_alone
 from tsformer.data.sources import Span
 from tsformer.data.writing import write_atomically
 from tsformer.errors import BatchError, ConfigError
 from tsformer.settings import Config, parse
 
 MANIFEST, ERRORS = "manifest.json", "errors.parquet"
-_LOCK = ".lock"
 
 
 class FileState(Config):
@@ -127,32 +126,25 @@ def fingerprint(folder: Path) -> str:
 
 
 @contextmanager
-def folder_alone(output: Path) -> Iterator[None]:
+def output_alone(output: Path) -> Iterator[None]:
     """Make the output folder and keep other forecasts out of it.
 
     Raises:
         BatchError: it cannot be made, or another forecast is at work there.
     """
-    made = not output.exists()
-    try:
-        with ExitStack() as stack:
-            try:
-                output.mkdir(parents=True, exist_ok=True)
-                stack.enter_context(alone(output / _LOCK, wait=False))
-            except BlockingIOError as error:
-                raise BatchError(
-                    f"{output}: another forecast is writing there. Wait for its end, or name "
-                    "another output."
-                ) from error
-            except (FileExistsError, NotADirectoryError) as error:
-                raise BatchError(f"{output}: is a file. Name a folder with output=...") from error
-            except OSError as error:
-                raise BatchError(f"{output}: the folder cannot be written ({error}).") from error
-            yield
-    finally:
-        if made:
-            with suppress(OSError):  # where anything was written, it stays
-                output.rmdir()
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(folder_alone(output))
+        except BlockingIOError as error:
+            raise BatchError(
+                f"{output}: another forecast is writing there. Wait for its end, or name another "
+                "output."
+            ) from error
+        except (FileExistsError, NotADirectoryError) as error:
+            raise BatchError(f"{output}: is a file. Name a folder with output=...") from error
+        except OSError as error:
+            raise BatchError(f"{output}: the folder cannot be written ({error}).") from error
+        yield
 
 
 def read_manifest(output: Path) -> Manifest | None:

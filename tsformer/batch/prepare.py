@@ -19,6 +19,7 @@ from tsformer.data.findings import Findings
 from tsformer.data.gathering import gather
 from tsformer.data.parsing import parse_stamps
 from tsformer.data.sources import Source, Span, errors_naming, open_source
+from tsformer.data.writing import naming_full_disk
 from tsformer.errors import ConfigError, DataError
 from tsformer.forecaster import Forecaster
 from tsformer.history import columns_of, text_columns
@@ -119,12 +120,13 @@ def lay_out_parts(found: Input, config: BatchConfig, output: Path, at_least: int
     scratch = output / f"{GATHERED}-{uuid4().hex[:8]}"  # until it is whole
     scratch.mkdir()
     try:
-        for what, path, source, names in gathered:
-            with errors_naming(path):
-                gather(source, names, id, plan.part_of, partial(gathered_file, scratch, what))
-        for file in scratch.iterdir():
-            with file.open("rb+") as stream:
-                os.fsync(stream.fileno())
+        with naming_full_disk(output / GATHERED):
+            for what, path, source, names in gathered:
+                with errors_naming(path):
+                    gather(source, names, id, plan.part_of, partial(gathered_file, scratch, what))
+            for file in scratch.iterdir():
+                with file.open("rb+") as stream:
+                    os.fsync(stream.fileno())
         scratch.rename(output / GATHERED)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)

@@ -17,7 +17,7 @@ from tsformer.batch.manifest import (
     Manifest,
     PartState,
     fingerprint,
-    folder_alone,
+    output_alone,
     read_manifest,
     remove_forecasts,
     remove_scratch,
@@ -96,7 +96,7 @@ def forecast_files(settings: Mapping[str, Any]) -> Summary | None:
             _run(job, config, ranks)
             ranks.meet()
             return None
-        with folder_alone(output):
+        with output_alone(output):
             manifest = _prepare(config, output, ranks.world_size)
             (output / FORECASTS).mkdir(exist_ok=True)
             ranks.meet()

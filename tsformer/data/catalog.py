@@ -13,7 +13,7 @@ from tsformer.data.lengths import suggest_lengths
 from tsformer.data.splits import split_ends
 from tsformer.data.table import SeriesTable
 from tsformer.errors import ConfigError, DataError
-from tsformer.places import DATASETS, command
+from tsformer.places import DATASETS, command, expand
 from tsformer.settings import parse
 
 log = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ def find_file(dataset: DatasetConfig, data_folder: str, *, allow_download: bool 
     """
     if dataset.path == "":
         raise ConfigError("dataset.path: name your CSV or Parquet file, dataset.path=my.csv")
-    path = Path(dataset.path).expanduser()
+    path = expand(dataset.path)
     places = [path] if path.is_absolute() else [path, Path(data_folder) / path, DATASETS / path]
     for place in places:
         if place.exists() or match_files(place):
@@ -114,7 +114,7 @@ def read_as(dataset: DatasetConfig, source: Any, **options: Any) -> SeriesTable:
 
 def _cache_folder(name: str | None) -> Path | None:
     try:
-        return None if name is None else Path(name).expanduser()
+        return Path(name).expanduser() if name else None  # TSFORMER_CACHE= is none, too
     except RuntimeError:  # there is no home folder
         log.warning("paths.cache=%s: there is no such folder, so nothing is cached.", name)
         return None

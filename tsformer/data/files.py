@@ -2,6 +2,7 @@
 
 import csv
 import glob
+import os
 import re
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
@@ -50,18 +51,18 @@ def list_files(path: Path) -> list[Path]:
     if path.is_file():
         files = [path]
     elif path.is_dir():
-        within = [file for file in sorted(path.rglob("*")) if file.is_file()]
-        files = [
-            file
-            for file in within
-            if not any(part.startswith((".", "_")) for part in file.relative_to(path).parts)
-        ]
+        files = _files_within(path)
         if not files:
             raise DataError(f"{path}: the folder holds no files.")
     else:
         files = match_files(path)
         if not files and glob.has_magic(str(path)):
             raise DataError(f"{path}: no file matches this pattern.")
+        if not files and path.exists():  # such as <(zcat my.csv.gz)
+            raise DataError(
+                f"{path}: neither a file nor a folder, and a table is read more than once. Write "
+                "it to a file."
+            )
         if not files:
             raise DataError(f"{path}: there is no such file or folder.")
     for file in files:
@@ -78,7 +79,31 @@ def match_files(pattern: Path) -> list[Path]:
     """Return the files that a pattern matches, in the order of their paths."""
     # Unlike Path.glob, this leaves out hidden files and takes any use of **.
     matches = glob.glob(str(pattern), recursive=True)  # noqa: PTH207
-    return [path for path in map(Path, sorted(matches)) if path.is_file()]
+    return [path for path in map(Path, sorted(matches)) if _is_file(path)]
+
+
+def _files_within(folder: Path) -> list[Path]:
+    """Return the files in a folder and those below, also through links, by their paths."""
+
+    def refuse(error: OSError) -> None:
+        raise DataError(f"{folder}: cannot be read ({error}).") from error
+
+    files: list[Path] = []
+    seen: set[str] = set()
+    for below, folders, names in os.walk(folder, onerror=refuse, followlinks=True):
+        real = os.path.realpath(below)
+        if real in seen:  # links may lead to where the rows are read already, or to a folder above
+            folders.clear()
+            continue
+        seen.add(real)
+        folders[:] = [name for name in folders if not name.startswith((".", "_"))]
+        files += [Path(below, name) for name in names if not name.startswith((".", "_"))]
+    return [file for file in sorted(files) if _is_file(file)]
+
+
+def _is_file(path: Path) -> bool:
+    """Tell whether a path counts: a link to nowhere does, or else its rows would be missed."""
+    return path.is_file() or (path.is_symlink() and not path.exists())
 
 
 class Layout(NamedTuple):

@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -43,6 +43,29 @@ def alone(lock: Path, *, wait: bool = True) -> Iterator[bool]:
         if sys.platform != "win32":  # where an open file cannot be removed
             lock.unlink(missing_ok=True)
         file.close()
+
+
+@contextmanager
+def folder_alone(folder: Path, name: str = ".lock") -> Iterator[None]:
+    """Make a folder and keep other processes out; remove it again if nothing was put there.
+
+    Args:
+        folder: which may be there.
+        name: of the file in it to lock.
+
+    Raises:
+        BlockingIOError: another process holds it.
+        OSError: it cannot be made or written to.
+    """
+    made = not folder.exists()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with alone(folder / name, wait=False):
+            yield
+    finally:
+        if made:
+            with suppress(OSError):  # where anything was written, it stays
+                folder.rmdir()
 
 
 def _lock(file: IO[bytes], wait: bool) -> bool:

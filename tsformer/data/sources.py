@@ -13,6 +13,7 @@ import pandas as pd
 from tsformer.data.files import chunk_rows, file_chunks, find_layout, list_files, root_of
 from tsformer.data.frames import as_pandas, as_table, column_names, table_chunks
 from tsformer.errors import DataError
+from tsformer.places import expand
 
 # Values of a chunk, at most: a million rows of four columns.
 CHUNK_VALUES = 1 << 22
@@ -119,7 +120,7 @@ def open_source(
     if isinstance(source, str) and not source:
         raise DataError("an empty path names no file. Give the path of a file or a folder.")
     if _is_path(source):
-        path = Path(source).expanduser()
+        path = expand(source)
         return _open_files(path, [Span(file) for file in list_files(path)], text, chunk_values)
     return _open_table(source, text, chunk_values)
 
@@ -168,6 +169,7 @@ def errors_naming(source: Any) -> Iterator[None]:
 def _open_files(path: Path, spans: Sequence[Span], text: set[str], chunk_values: int) -> Source:
     files = [span.file for span in spans]
     layout_of = functools.cache(functools.partial(find_layout, path))
+    before = {file: _state(file) for file in files}
     all_names = layout_of(files[0]).all_names
 
     def read(names: list[str]) -> Iterator[Chunk]:
@@ -185,10 +187,24 @@ def _open_files(path: Path, spans: Sequence[Span], text: set[str], chunk_values:
                     empty = False
                     yield _chunk(frame, file, first_row)
                     first_row += len(frame)
+            if _state(file) != before[file]:  # since the table was opened: it is read twice
+                raise DataError(
+                    f"{file}: changed while it was being read. Run the same again when nothing "
+                    "writes to it."
+                )
         if empty:
             raise DataError(f"{path}: the table has no rows.")
 
     return Source(all_names, files, read, chunk_values, root_of(path))
+
+
+def _state(file: Path) -> tuple[int, int] | None:
+    """Return a file's size and time, which change with what it holds; None if it is gone."""
+    try:
+        stat = file.stat()
+    except OSError:
+        return None
+    return stat.st_size, stat.st_mtime_ns
 
 
 def _open_table(source: Any, text: set[str], chunk_values: int) -> Source:

@@ -13,6 +13,10 @@ from uuid import uuid4
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
+    from matplotlib.figure import Figure
+
+# No space, no space for this user, and a file larger than is allowed.
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def write_parquet(
@@ -47,6 +51,12 @@ def write_atomically(path: Path, text: str) -> None:
         file.write(text.encode())
 
 
+def write_picture(figure: Figure, path: Path) -> None:
+    """Write a figure as PNG; see `replacing`."""
+    with replacing(path) as file:
+        figure.savefig(file, dpi=120, format="png")
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """Give a file to write, whose name is `.NAME-*` until it is on disk.
@@ -56,14 +66,37 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     """
     partial = path.with_name(f".{path.name}-{uuid4().hex[:8]}")
     try:
-        with partial.open("wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):  # of writes the system names no file
-            raise OSError(error.errno, error.strerror, str(path)) from error
-        raise
+        with naming_full_disk(path):
+            with partial.open("wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def naming_full_disk(path: Path) -> Iterator[None]:
+    """Name what could not be written to a full disk, since of writes the system names no file.
+
+    Raises:
+        OSError: the disk is full; libraries may raise something else that came of it.
+    """
+    try:
+        yield
+    except Exception as error:
+        full = full_disk(error)
+        if full is None or (full is error and full.filename):
+            raise
+        name = full.filename or str(path)
+        raise OSError(full.errno, os.strerror(full.errno or 0), name) from error
+
+
+def full_disk(error: BaseException | None) -> OSError | None:
+    """Return the error of a full disk that an error is or came of, or None."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in FULL:
+            return error
+        error = error.__cause__ or error.__context__
+    return None

@@ -12,7 +12,7 @@ from uuid import uuid4
 from rich import box
 from rich.table import Table
 
-from tsformer.data.writing import replacing, write_atomically
+from tsformer.data.writing import write_atomically, write_picture
 from tsformer.sweep.result import Record
 from tsformer.sweep.space import Dimension
 
@@ -108,8 +108,7 @@ def draw(
     if importances:
         pictures["importances.png"] = draw_importances(importances, monitor)
     for name, figure in pictures.items():
-        with replacing(folder / name) as file:
-            figure.savefig(file, dpi=120, format="png")
+        write_picture(figure, folder / name)
 
 
 def objective(record: Record) -> float:

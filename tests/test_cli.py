@@ -1,0 +1,72 @@
+"""How the commands tell what went wrong."""
+
+import errno
+import sys
+
+import pytest
+
+from tsformer.cli import CONF_FITTED, run_script
+from tsformer.errors import ConfigError
+
+ERRORS = {
+    "a mistake": (ConfigError("lr: too high"), "error: lr: too high\n"),
+    "a full disk": (
+        OSError(errno.ENOSPC, "No space left on device", "run/best.ckpt"),
+        "error: run/best.ckpt: No space left on device. Make room, or name a folder on another "
+        "disk.\n",
+    ),
+    "a file that is not ours": (
+        PermissionError(errno.EACCES, "Permission denied", "run/best.ckpt"),
+        "error: run/best.ckpt: Permission denied. Name a place that you have access to, or have "
+        "its permissions changed.\n",
+    ),
+    "a file in the way": (
+        FileExistsError(errno.EEXIST, "File exists", "run"),
+        "error: run: File exists. A folder is needed there: name another.\n",
+    ),
+    "any other": (OSError(errno.EIO, "I/O error", "x"), "error: [Errno 5] I/O error: 'x'\n"),
+}
+
+
+@pytest.mark.parametrize(("error", "told"), ERRORS.values(), ids=ERRORS.keys())
+def test_an_error_is_one_line_and_code_2(error, told, tmp_path, monkeypatch, capsys):
+    def task(settings):
+        raise error
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["export.py", "model=model", "output=model.onnx"])
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "0")  # which run_script sets
+    with pytest.raises(SystemExit) as stopped:
+        run_script("export", task, CONF_FITTED)
+    assert stopped.value.code == 2
+    assert capsys.readouterr().err == told
+
+
+def test_a_log_that_cannot_be_written_is_named(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["fit.py", f"hydra.run.dir={tmp_path}"])
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
+    (tmp_path / "fit.log").mkdir()
+    with pytest.raises(SystemExit) as stopped:
+        run_script("fit", lambda settings: None)
+    assert stopped.value.code == 2
+    assert capsys.readouterr().err.startswith(f"error: [Errno 21] Is a directory: '{tmp_path}/fit")
+
+
+def test_names_that_are_no_text_are_refused(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["fit.py", "dataset.path=Z\udcfcrich.csv"])
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
+    with pytest.raises(SystemExit) as stopped:
+        run_script("fit", lambda settings: None)
+    assert stopped.value.code == 2
+    assert "error: 'dataset.path=Z\\udcfcrich.csv': not written in" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="which removes no folder that is in use")
+def test_a_working_folder_that_was_removed_is_told(tmp_path, monkeypatch, capsys):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    monkeypatch.setattr(sys, "argv", ["fit.py"])
+    with pytest.raises(SystemExit):
+        run_script("fit", lambda settings: None)
+    assert capsys.readouterr().err == "error: the working folder was removed. Change to another.\n"
