@@ -377,6 +377,7 @@ def test_prediction_follows_the_end_of_each_group(groups):
     case = one_case(groups=groups, lengths=[20, 9], context_length=12)
     store = case.store()
     index = WindowIndex.ahead(store, np.array(groups))
+    assert len(index) == len(groups)
     future = 5000.0 + np.arange(len(groups) * 3, dtype=np.float32).reshape(-1, 3, 1)
     batch = dataset_of(store, index, 12, 3, future=future)[np.arange(len(groups))]
     assert not batch.target.any()

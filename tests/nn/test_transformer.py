@@ -227,6 +227,18 @@ def test_token_by_token_is_all_at_once(source, target, masks, dtype, num_heads):
         torch.testing.assert_close(output, at_once, rtol=0, atol=TOLERANCES[dtype])
 
 
+@torch.no_grad()
+def test_two_target_tokens_have_a_mask_each(source, target):
+    model, target = build(), target[:, :2]
+    mask = torch.eye(2, dtype=torch.bool).repeat(len(target), 1, 1)  # each sees itself alone
+    memory = model.encode(source)
+    expected = model.decode(target, memory, target_mask=mask)
+    cache = model.new_cache(memory, 2, target_mask=mask)
+    for t in range(2):
+        output = model.decode_next(target[:, t], cache, t)
+        torch.testing.assert_close(output, expected[:, t], rtol=0, atol=1e-12)
+
+
 @each_mask
 @torch.no_grad()
 def test_copies_of_a_memory_stand_in_a_row(source, target, masks):
