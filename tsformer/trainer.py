@@ -166,8 +166,8 @@ def train(
 def training_length(config: FitConfig, batches_per_epoch: int) -> Length:
     """Return how long a training is: whole optimiser steps, validated once an epoch.
 
-    A training that ends within an epoch ends with a validation too, so that its epochs are a
-    little shorter.
+    A training that ends within an epoch has its validations closer together, so that the last of
+    them comes at its end, or fewer steps before it than there are validations.
 
     Args:
         config: the settings.
