@@ -118,6 +118,12 @@ def test_the_output_folder_is_a_run_of_its_own(tmp_path: Path) -> None:
         forecaster.fine_tune(frame, max_steps=1, output=tmp_path / "run")
 
 
+@pytest.mark.parametrize("output", [1, [], "", True])
+def test_an_output_that_is_no_folder_is_refused(output: Any) -> None:
+    with pytest.raises(ConfigError, match="output=.*: give a folder"):
+        make_forecaster().fine_tune(make_waves({"a": 100}), output=output)
+
+
 def test_without_an_output_folder_nothing_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

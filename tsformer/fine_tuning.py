@@ -50,8 +50,8 @@ def fine_tune(
     own = forecaster.config
     like = next(forecaster.network.parameters())
     num_validation = _num_validation(validation, len(history.store.grid), own.horizon)
-    if output is not None and (not str(output) or (Path(output) / CONFIG).exists()):
-        raise ConfigError(f"output={str(output)!r}: give a folder that is not a model folder.")
+    if output is not None and not _is_new_folder(output):
+        raise ConfigError(f"output={output!r}: give a folder that is not a model folder.")
     scratch = tempfile.TemporaryDirectory() if output is None else nullcontext(str(output))
     with scratch as folder, torch.random.fork_rng():
         run = Path(folder)
@@ -93,6 +93,12 @@ def fine_tune(
         if output is not None:
             tuned.save(run / "model")
     return tuned
+
+
+def _is_new_folder(output: Any) -> bool:
+    if not isinstance(output, (str, Path)) or not str(output):
+        return False
+    return not (Path(output) / CONFIG).exists()
 
 
 def _num_validation(validation: float | None, num_steps: int, horizon: int) -> int:
