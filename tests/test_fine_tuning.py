@@ -120,7 +120,7 @@ def test_the_output_folder_is_a_run_of_its_own(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("output", [1, [], "", True])
 def test_an_output_that_is_no_folder_is_refused(output: Any) -> None:
-    with pytest.raises(ConfigError, match="output=.*: give a folder"):
+    with pytest.raises(ConfigError, match=r"output=.*: give a folder"):
         make_forecaster().fine_tune(make_waves({"a": 100}), output=output)
 
 
