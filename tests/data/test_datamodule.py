@@ -270,3 +270,11 @@ def test_the_place_in_the_year_is_a_feature_of_two_years_of_train_rows(module):
         notes = [str(note) for note in data.findings.of("note")]
         told = ["The place in the year is no covariate." in note for note in notes]
         assert any(told) is not yearly
+
+
+def test_yearly_data_have_no_place_in_the_year(module):
+    frame = pd.DataFrame({"ds": pd.date_range("1900-12-31", periods=100, freq="YE")})
+    data = module(frame.assign(y=noise(100)), {"dataset.freq": "YE", "dataset.calendar": True})
+    assert data.yearly is False
+    assert data.calendar.shape == (100, 0)
+    assert not any("less than two years" in str(note) for note in data.findings.of("note"))

@@ -48,6 +48,11 @@ def num_calendar_features(freq: str, holidays: str | None = None, *, yearly: boo
     return 2 * cycles + (holidays is not None)
 
 
+def has_years(freq: str) -> bool:
+    """Tell whether steps are clearly shorter than a year: else their place in it hardly changes."""
+    return step_of(freq) < 0.9 * _YEAR
+
+
 def span_years(stamps: pd.DatetimeIndex) -> bool:
     """Tell whether stamps span two years, from which on a place in the year comes again."""
     return len(stamps) > 0 and stamps[-1] - stamps[0] >= 2 * _YEAR - 2 * _DAY
@@ -58,7 +63,8 @@ def calendar_features(
 ) -> Float32Array:
     """Return sines and cosines of the place in the day, week and year, and holidays, (G, F).
 
-    Only cycles longer than a step are given: 6 features below a day, 4 below a week, else 2.
+    Only cycles longer than a step are given: 6 features below a day, 4 below a week, else 2. The
+    year is given if it is asked for, see `has_years` and `span_years`.
 
     Args:
         stamps: local time of each step, (G,).
