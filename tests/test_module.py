@@ -68,10 +68,29 @@ def test_the_spectral_loss_is_that_of_the_discrete_fourier_transform(triple):
     forecast, target, observed = triple
     error = np.where(observed, forecast - target, 0.0)
     spectrum = np.abs(np.fft.rfft(error, axis=1)) / np.sqrt(7)
-    assert spectral_loss(*triple).item() == pytest.approx(spectrum.mean(), rel=1e-5)
+    expected = spectrum.mean() / observed.double().mean().item()
+    assert spectral_loss(*triple).item() == pytest.approx(expected, rel=1e-5)
     missing = forecast.where(observed, 1e6)
     assert spectral_loss(missing, target, observed) == spectral_loss(*triple)
     assert spectral_loss(target, target, observed) == 0
+
+
+def test_windows_without_observed_steps_leave_the_spectral_loss_as_it_is(triple):
+    forecast, target, _ = triple
+    half = torch.zeros_like(forecast, dtype=torch.bool)
+    half[:2] = True
+    whole = spectral_loss(forecast[:2], target[:2], half[:2])
+    assert spectral_loss(forecast, target, half).item() == pytest.approx(whole.item())
+
+
+@pytest.mark.parametrize("length", [0, 4])
+def test_the_spectral_loss_of_nothing_is_zero_with_a_gradient(triple, length):
+    forecast, target, observed = (x[:length] for x in triple)
+    forecast = forecast.clone().requires_grad_()
+    value = spectral_loss(forecast, target, torch.zeros_like(observed))
+    value.backward()
+    assert value.item() == 0
+    assert (forecast.grad == 0).all()
 
 
 @pytest.mark.filterwarnings("ignore:.*trainer. reference is not registered")

@@ -69,7 +69,8 @@ def backtest(
         windows: of `last_windows`.
         steps: of a window, H.
         asked: quantiles beside the point forecasts.
-        refit: arguments of `fine_tune`, which is called before each cutoff; None: never.
+        refit: arguments of `fine_tune`, which is called once for each time at which windows begin,
+            on the rows before it; None: never.
         baselines: other methods whose forecasts stand beside; see `baseline_forecasts`.
         num_workers: processes of the baselines.
         batch_size: windows forecast at once.
@@ -83,29 +84,45 @@ def backtest(
         parts = forecaster.network, forecaster.config, forecaster.conformal
         return OriginForecaster(*parts, history, asked, steps=steps, batch_size=batch_size)
 
-    def models() -> Iterator[tuple[OriginForecaster, Scaler, IntArray]]:
-        """Yield model and scaler of some of the windows."""
+    def models() -> Iterator[tuple[OriginForecaster, Scaler, IntArray, IntArray]]:
+        """Yield model and scaler of some of the windows, and their places in (W, N)."""
         if refit is None:
             as_it_is = model(forecaster)
             scaler = forecaster.config.scaler.scaler()
             for adapted, numbers in scalers_before(past, scaler, origins, usable):
-                yield as_it_is, adapted, numbers
+                number, group = np.nonzero(usable[numbers])
+                yield as_it_is, adapted, numbers[number], group
             return
-        from tsformer.fine_tuning import fine_tune
-
-        for number in np.flatnonzero(usable.any(axis=1)):
-            tuned = fine_tune(forecaster, _before(past, origins[number]), **refit)
-            yield model(tuned), tuned.config.scaler.scaler(), np.array([number])
+        # By time, and not by number: other series may go on behind the end of one.
+        for cutoff in np.unique(origins[usable]):
+            tuned = _refitted(forecaster, past, int(cutoff), refit)
+            number, group = np.nonzero(usable & (origins == cutoff))
+            yield model(tuned), tuned.config.scaler.scaler(), number, group
 
     found = []
-    for window_model, scaler, numbers in models():
-        number, group = np.nonzero(usable[numbers])
-        members, origin = groups[group], origins[numbers[number], group]
+    for window_model, scaler, number, group in models():
+        members, origin = groups[group], origins[number, group]
         found.append((members, origin, window_model.forecast(members, origin, scaler)))
     members, origin, values = (np.concatenate(parts) for parts in zip(*found, strict=True))
     forecasts = by_series(members, origin, values, asked.names)
     others = _baselines(history.store, forecasts, steps, asked, baselines, num_workers)
     return Backtest(history.store, forecasts._replace(columns=forecasts.columns | others))
+
+
+def _refitted(
+    forecaster: "Forecaster", past: History, origin: int, refit: Mapping[str, Any]
+) -> "Forecaster":
+    """Return a forecaster whose training went on with the rows before a grid position."""
+    from tsformer.fine_tuning import fine_tune
+
+    try:
+        return fine_tune(forecaster, replace(past, store=past.store.until(origin)), **refit)
+    except (ConfigError, DataError) as error:
+        cutoff = past.store.stamps(np.array([origin - 1]))[0]
+        raise type(error)(
+            f"refit on the rows up to {cutoff}: {error} Or ask for fewer windows, or leave out "
+            "series that end early."
+        ) from error
 
 
 def position_of(past: History, since: str | pd.Timestamp | None) -> int:

@@ -398,8 +398,9 @@ class Forecaster:
             baselines: other methods, whose forecasts of the same windows are further columns:
                 `seasonal_naive`, `auto_ets`, `auto_theta`, `mstl`, `auto_arima`, `lightgbm`; see
                 `tsformer.baselines.registry.baseline_forecasts`.
-            refit: continue training before each cutoff, from the model as it is, on the rows up
-                to it; True, or arguments of `fine_tune` by name.
+            refit: continue training before each cutoff, from the model as it is, on the rows of
+                all series up to it; True, or arguments of `fine_tune` by name. Series that end at
+                the same time share their cutoffs, and so the trainings; others take their own.
             horizon: see `predict`.
             level: see `predict`.
             quantiles: see `predict`.

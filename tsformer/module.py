@@ -47,7 +47,8 @@ def masked_loss(
 def spectral_loss(forecast: Tensor, target: Tensor, observed: Tensor) -> Tensor:
     """Return the mean absolute error of the spectrum over the horizon (Wang et al. 2025, FreDF).
 
-    Steps of the horizon are correlated, their spectrum is less so.
+    Steps of the horizon are correlated, their spectrum is less so. As in `masked_loss`, the mean is
+    over observed steps, and 0 when nothing was observed.
 
     Args:
         forecast: (B, H, C).
@@ -55,7 +56,10 @@ def spectral_loss(forecast: Tensor, target: Tensor, observed: Tensor) -> Tensor:
         observed: True where `target` is a measurement, (B, H, C); elsewhere the error counts as 0.
     """
     error = (forecast - target).where(observed, 0.0).float()  # half precision has no transform
-    return torch.fft.rfft(error, dim=1, norm="ortho").abs().mean()
+    if not len(error):  # of a rank without a share of the last batch; it has no transform
+        return error.sum()
+    spectrum = torch.fft.rfft(error, dim=1, norm="ortho").abs()
+    return spectrum.mean() * (observed.numel() / observed.sum().clamp(min=1))
 
 
 class DivergedError(ArithmeticError):

@@ -218,6 +218,30 @@ def test_a_mistake_ends_all_ranks(home: Path, tmp_path: Path) -> None:
     assert "none.parquet: there is no such file" in errors
 
 
+def test_ranks_of_a_slurm_step_share_the_parts(home: Path, undisturbed: dict[str, bytes]) -> None:
+    step = {
+        "SLURM_JOB_ID": str(os.getpid()),
+        "SLURM_NODEID": "0",
+        "SLURM_STEP_NUM_TASKS": "2",
+        "SLURM_STEP_TASKS_PER_NODE": "2",
+        "SLURM_STEP_NODELIST": "localhost",
+    }
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, *command(home, home / "slurm")],
+            env={**ONE_THREAD, **step, "SLURM_PROCID": number, "SLURM_LOCALID": number},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for number in "01"
+    ]
+    told = [rank.communicate(timeout=300) for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0, 0], told
+    assert sum("240 series" in out for out, _ in told) == 1
+    assert contents(home / "slurm") == undisturbed
+
+
 def torchrun(home: Path, output: Path, *overrides: str) -> tuple[int, str, str]:
     launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     process = subprocess.run(

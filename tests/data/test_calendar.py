@@ -11,6 +11,7 @@ from tests.data.frames import store_of
 from tsformer.data.calendar import (
     calendar_features,
     grid_features,
+    has_years,
     num_calendar_features,
     seasonal_periods,
     span_years,
@@ -116,6 +117,14 @@ def test_the_place_in_the_year_may_be_left_out(freq):
 def test_two_years_are_needed_for_a_place_in_the_year(begin, end, expected):
     assert span_years(pd.date_range(begin, end, freq="MS" if end[8:] == "01" else "D")) is expected
     assert not span_years(pd.DatetimeIndex([]))
+
+
+@pytest.mark.parametrize(
+    ("freq", "expected"),
+    [("h", True), ("W", True), ("QS", True), ("6MS", True), ("YE", False), ("2YS", False)],
+)
+def test_steps_of_a_year_have_no_place_in_it(freq, expected):
+    assert has_years(freq) is expected
 
 
 @pytest.mark.parametrize("freq", ["D", "W"])

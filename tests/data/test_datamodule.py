@@ -8,6 +8,7 @@ from tests.data.frames import hours, long_frame, ramp
 from tsformer.data.catalog import read_as
 from tsformer.data.datamodule import ForecastDataModule
 from tsformer.data.forecast_data import ForecastData
+from tsformer.data.sampling import BatchSampler
 from tsformer.data.windows import WindowBatch
 from tsformer.errors import ConfigError, DataError
 
@@ -41,12 +42,10 @@ COVARIATES = {"dataset.future_covariates": ["ahead"], "dataset.past_covariates":
 
 def batches_of(data: ForecastData, part: str) -> list[WindowBatch]:
     module = ForecastDataModule(data)
-    loaders = {
-        "train": module.train_dataloader,
-        "validation": module.val_dataloader,
-        "test": module.test_dataloader,
-    }
-    return list(loaders[part]())
+    if part == "test":  # which no training loads
+        in_order = BatchSampler(data.test.index, data.config.eval_batch_size, shuffle=False)
+        return [data.test[numbers] for numbers in in_order]
+    return list(module.train_dataloader() if part == "train" else module.val_dataloader())
 
 
 def gathered(data: ForecastData, part: str) -> WindowBatch:
@@ -152,8 +151,8 @@ def test_batches_have_their_size_and_the_last_one_the_rest(module):
     data = module(wide(), {"batch_size": 50, "eval_batch_size": 5})
     assert len(data.train) == 2 * (70 - L - H + 1)
     assert [len(batch.series) for batch in batches_of(data, "train")] == [50, 50, 18]
-    assert len(data.test) == 2 * (20 - H + 1)
-    assert [len(batch.series) for batch in batches_of(data, "test")] == [5] * 6 + [4]
+    assert len(data.validation) == 2 * (10 - H + 1)
+    assert [len(batch.series) for batch in batches_of(data, "validation")] == [5, 5, 4]
 
 
 def test_joint_channels_are_one_sample(module):
@@ -270,3 +269,11 @@ def test_the_place_in_the_year_is_a_feature_of_two_years_of_train_rows(module):
         notes = [str(note) for note in data.findings.of("note")]
         told = ["The place in the year is no covariate." in note for note in notes]
         assert any(told) is not yearly
+
+
+def test_yearly_data_have_no_place_in_the_year(module):
+    frame = pd.DataFrame({"ds": pd.date_range("1900-12-31", periods=100, freq="YE")})
+    data = module(frame.assign(y=noise(100)), {"dataset.freq": "YE", "dataset.calendar": True})
+    assert data.yearly is False
+    assert data.calendar.shape == (100, 0)
+    assert not any("less than two years" in str(note) for note in data.findings.of("note"))

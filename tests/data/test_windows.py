@@ -372,11 +372,16 @@ def test_covariates_are_encoded_with_the_stores_own_codes():
 # Prediction
 
 
+def ahead(store: SeriesStore, groups: np.ndarray) -> WindowIndex:
+    """One window a group, whose targets lie behind the group's end."""
+    return WindowIndex(groups, store.ends[groups].max(axis=1), np.arange(len(groups) + 1))
+
+
 @pytest.mark.parametrize("groups", [alone(2), [[1, 0]]])
 def test_prediction_follows_the_end_of_each_group(groups):
     case = one_case(groups=groups, lengths=[20, 9], context_length=12)
     store = case.store()
-    index = WindowIndex.ahead(store, np.array(groups))
+    index = ahead(store, np.array(groups))
     assert len(index) == len(groups)
     future = 5000.0 + np.arange(len(groups) * 3, dtype=np.float32).reshape(-1, 3, 1)
     batch = dataset_of(store, index, 12, 3, future=future)[np.arange(len(groups))]
@@ -401,7 +406,7 @@ def test_prediction_follows_the_end_of_each_group(groups):
 def test_prediction_without_future_covariates_shows_nothing_of_the_next_series():
     case = one_case()
     store = case.store()
-    batch = dataset_of(store, WindowIndex.ahead(store, np.array(alone(2))), 5, 3)[np.arange(2)]
+    batch = dataset_of(store, ahead(store, np.array(alone(2))), 5, 3)[np.arange(2)]
     assert not batch.future_features[..., 2].any()
     assert batch.future_features[..., :2].all()
 
@@ -417,7 +422,7 @@ def test_the_inputs_of_a_series_do_not_depend_on_the_others():
     single = store_of(b, covariates={"b": np.full((9, 2), 2.0)}, **settings)
     batches = []
     for store in (other, single):
-        index = WindowIndex.ahead(store, np.arange(len(store.ids))[:, None])
+        index = ahead(store, np.arange(len(store.ids))[:, None])
         scaler = replace(unscaled(store), ids=("b",), mean=np.zeros(1), std=np.ones(1))
         dataset = dataset_of(store, index, 12, 3, scaler=scaler.adapt(store))
         batches.append(dataset[np.array([store.ids.index("b")])])

@@ -19,11 +19,11 @@ from tsformer.forecasting import forecast_windows
 from tsformer.metrics import ErrorSums, QuantileSums
 from tsformer.nn import ForecastNetwork
 from tsformer.report import figures
-from tsformer.report.tables import coverage_figures, figures_table
+from tsformer.report.tables import coverage_figures, figures_table, metrics_figures
 from tsformer.training import describe_forecaster
 
 H = 4
-NAIVE = "seasonal naive (daily)"
+NAIVE, WEEKLY = "seasonal naive (daily)", "seasonal naive (weekly)"
 
 
 def data_of(
@@ -92,6 +92,41 @@ def test_one_target_column_has_no_figures_by_target(fit_config):
     table = SeriesTable.from_(long_frame({"a": rng.random(size=200)}))
     data = ForecastData(table, fit_config({"context_length": 24}))
     assert target_metrics(data, evaluate(data, forecaster_of(data))) == {}
+
+
+def test_improvements_are_on_the_steps_that_both_methods_forecast(fit_config):
+    rng = np.random.default_rng(0)
+    values = {"a": 5 + rng.random(size=200), "late": 5 + 9 * rng.random(size=60)}
+    table = SeriesTable.from_(long_frame(values, {"late": 140}))
+    data = ForecastData(table, fit_config({"context_length": 24}))
+    forecaster = forecaster_of(data)
+    metrics = testing.test_metrics(data, evaluate(data, forecaster, batch_size=7))
+
+    errors = {MODEL: [], WEEKLY: []}  # of all steps with a weekly forecast
+    missing = 0
+    for window in range(len(data.test)):
+        points, _ = testing.forecast_test(data, forecaster, np.array([window]))
+        group, origin = data.test.index.locate(np.array([window]))
+        series = data.groups[group]
+        for step in range(H):
+            back = data.store.at(series, origin[:, None] + step - 168)
+            if np.isnan(back).any():
+                missing += 1
+                continue
+            truth = data.store.at(series, origin[:, None] + step)
+            for method, found in errors.items():
+                difference = points[method][:, step] - truth
+                found.append((np.abs(difference) / data.scaler.std[series]).item())
+    assert 0 < missing < len(data.test) * H
+    assert_allclose(metrics[WEEKLY]["scaled_mae"], np.mean(errors[WEEKLY]), rtol=1e-5)
+    less = 1 - np.mean(errors[MODEL]) / np.mean(errors[WEEKLY])
+    assert_allclose(metrics[WEEKLY]["improvement"], less, rtol=1e-5)
+    own = metrics[MODEL]["scaled_mae"]
+    assert abs(1 - own / metrics[WEEKLY]["scaled_mae"] - less) > 0.05
+    # The daily ones lack nothing, and neither have other figures than before.
+    assert metrics[NAIVE]["improvement"] == 1 - own / metrics[NAIVE]["scaled_mae"]
+    cells = [list(column.cells) for column in figures_table(metrics_figures(data, metrics)).columns]
+    assert cells[-1] == ["", *(f"{metrics[name]['improvement']:.1%}" for name in (NAIVE, WEEKLY))]
 
 
 QUANTILES = [0.05, 0.25, 0.5, 0.75, 0.95]

@@ -77,6 +77,13 @@ def assert_equal(a, b):
     torch.testing.assert_close(a, b, rtol=0, atol=1e-10)
 
 
+@pytest.mark.parametrize("given", ["target", "target_observed"])
+def test_a_target_without_what_of_it_is_observed_is_refused(given):
+    network = build(decoding="autoregressive")
+    with pytest.raises(ValueError, match="target and target_observed are needed together"):
+        forecast(network, draw(), **{given: teacher(draw_target())[given]})
+
+
 @each_decoding
 @pytest.mark.parametrize("patch_len", [1, 4, 12])
 @pytest.mark.parametrize("horizon", [1, 10, 12])

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from tsformer.baselines.past import is_constant, past_of
-from tsformer.data.calendar import grid_features, seasonal_periods, span_years
+from tsformer.data.calendar import grid_features, has_years, seasonal_periods, span_years
 from tsformer.data.store import SeriesStore
 from tsformer.data.types import Float32Array, FloatArray, IntArray
 
@@ -56,7 +56,7 @@ def forecast_boosting(
         calendar=True,
         holidays=None,
         zone=None,
-        yearly=span_years(store.grid[:first]),
+        yearly=has_years(store.freq) and span_years(store.grid[:first]),
     )
     stretches = list(_stretches(store, np.unique(series), first, history))
     model = None

@@ -26,11 +26,12 @@ from tsformer.batch.manifest import (
 from tsformer.batch.part import FORECASTS, GATHERED, Done, Job, read_part
 from tsformer.batch.prepare import Input, check_input, lay_out_parts
 from tsformer.batch.progress import following
-from tsformer.batch.ranks import Ranks, joined_ranks
+from tsformer.batch.ranks import device_of, joined_ranks
 from tsformer.batch.ray_engine import check_ray, forecast_by_ray
 from tsformer.data.writing import write_parquet
 from tsformer.errors import BatchError, ConfigError, DataError
 from tsformer.forecaster import Forecaster
+from tsformer.ranks import World
 
 
 class Summary(NamedTuple):
@@ -63,8 +64,8 @@ def forecast_files(settings: Mapping[str, Any]) -> Summary | None:
 
     The table is parted into whole series, and each part is read, forecast and written at once,
     as `Forecaster.predict` would; so memory holds one part for each worker. A forecast that was
-    stopped goes on where it was, and comes to the same bytes. Where `torchrun` started several
-    ranks, each forecasts its share. With several workers, a script calls this under
+    stopped goes on where it was, and comes to the same bytes. Where torchrun or SLURM started
+    several ranks, each forecasts its share. With several workers, a script calls this under
     `if __name__ == "__main__"`, as they begin with importing it.
 
     Args:
@@ -85,25 +86,25 @@ def forecast_files(settings: Mapping[str, Any]) -> Summary | None:
     output = config.output
     if config.engine == "ray":
         check_ray()
-    with joined_ranks() as ranks:
-        if ranks.world_size > 1 and config.engine == "ray":
-            raise ConfigError("engine=ray starts its own processes: leave torchrun out.")
+    with joined_ranks() as world:
+        if world.size > 1 and config.engine == "ray":
+            raise ConfigError("engine=ray starts its own processes: leave torchrun and srun out.")
         if config.engine == "local":
-            _check_device(ranks.device(config.device))
-        if not ranks.is_first:
-            ranks.meet()
-            job = _job(config, output, _manifest_of(output), ranks)
-            _run(job, config, ranks)
-            ranks.meet()
+            _check_device(device_of(world, config.device))
+        if not world.is_first:
+            world.wait()
+            job = _job(config, output, _manifest_of(output), world)
+            _run(job, config, world)
+            world.wait()
             return None
         with output_alone(output):
-            manifest = _prepare(config, output, ranks.world_size)
+            manifest = _prepare(config, output, world.size)
             (output / FORECASTS).mkdir(exist_ok=True)
-            ranks.meet()
-            job = _job(config, output, manifest, ranks)
+            world.wait()
+            job = _job(config, output, manifest, world)
             try:
-                _run(job, config, ranks)
-                ranks.meet()
+                _run(job, config, world)
+                world.wait()
             finally:
                 done = [read_part(job, number) for number in range(len(job.places))]
                 manifest = _with_states(manifest, done)
@@ -176,7 +177,7 @@ def _arguments(config: BatchConfig, forecaster: Forecaster) -> dict[str, Any]:
     return {"horizon": horizon, **config.model_dump(include=set(names))}
 
 
-def _job(config: BatchConfig, output: Path, manifest: Manifest, ranks: Ranks) -> Job:
+def _job(config: BatchConfig, output: Path, manifest: Manifest, world: World) -> Job:
     arguments = {
         name: value
         for name, value in manifest.arguments.items()
@@ -194,7 +195,7 @@ def _job(config: BatchConfig, output: Path, manifest: Manifest, ranks: Ranks) ->
         key=manifest.key,
         arguments=arguments,
         on_error=config.on_error,
-        device=ranks.device(config.device),
+        device=device_of(world, config.device),
     )
 
 
@@ -213,12 +214,12 @@ def _manifest_of(output: Path) -> Manifest:
     return manifest
 
 
-def _run(job: Job, config: BatchConfig, ranks: Ranks) -> None:
+def _run(job: Job, config: BatchConfig, world: World) -> None:
     """Forecast the parts of this rank that are not written yet."""
-    own = ranks.share(range(len(job.places)))
+    own = range(len(job.places))[world.rank :: world.size]  # whatever is finished
     known = {number: read_part(job, number) for number in own}
     waiting = [number for number, done in known.items() if done is None]
-    shown = config.progress_bar if ranks.is_first else False
+    shown = config.progress_bar if world.is_first else False
     with closing(_engine(job, config, waiting)) as written:
         for _ in following(written, len(own), len(own) - len(waiting), shown):
             pass

@@ -9,8 +9,8 @@ from tsformer.data.store import SeriesStore
 from tsformer.data.types import BoolArray, Float32Array
 from tsformer.errors import ConfigError
 
-_DAY = pd.Timedelta(days=1)
-_YEAR = 365.25 * _DAY
+DAY = pd.Timedelta(days=1)
+YEAR = 365.25 * DAY
 
 
 def step_of(freq: str) -> pd.Timedelta:
@@ -26,12 +26,12 @@ def seasonal_periods(freq: str) -> dict[str, int]:
     without a season gives `{"last value": 1}`.
     """
     step = step_of(freq)
-    if step < _DAY:
-        seasons = {"daily": _DAY / step, "weekly": 7 * _DAY / step}
-    elif step < 7 * _DAY:
-        seasons = {"weekly": 7 * _DAY / step}
+    if step < DAY:
+        seasons = {"daily": DAY / step, "weekly": 7 * DAY / step}
+    elif step < 7 * DAY:
+        seasons = {"weekly": 7 * DAY / step}
     else:
-        seasons = {"yearly": _YEAR / step}
+        seasons = {"yearly": YEAR / step}
     whole = {name: round(steps) for name, steps in seasons.items() if round(steps) > 1}
     return whole or {"last value": 1}
 
@@ -44,13 +44,18 @@ def shortest_season(freq: str) -> int:
 def num_calendar_features(freq: str, holidays: str | None = None, *, yearly: bool = True) -> int:
     """Return how many features `calendar_features` gives, F."""
     step = step_of(freq)
-    cycles = yearly + (step < 7 * _DAY) + (step < _DAY)
+    cycles = yearly + (step < 7 * DAY) + (step < DAY)
     return 2 * cycles + (holidays is not None)
+
+
+def has_years(freq: str) -> bool:
+    """Tell whether steps are clearly shorter than a year: else their place in it hardly changes."""
+    return step_of(freq) < 0.9 * YEAR
 
 
 def span_years(stamps: pd.DatetimeIndex) -> bool:
     """Tell whether stamps span two years, from which on a place in the year comes again."""
-    return len(stamps) > 0 and stamps[-1] - stamps[0] >= 2 * _YEAR - 2 * _DAY
+    return len(stamps) > 0 and stamps[-1] - stamps[0] >= 2 * YEAR - 2 * DAY
 
 
 def calendar_features(
@@ -58,7 +63,8 @@ def calendar_features(
 ) -> Float32Array:
     """Return sines and cosines of the place in the day, week and year, and holidays, (G, F).
 
-    Only cycles longer than a step are given: 6 features below a day, 4 below a week, else 2.
+    Only cycles longer than a step are given: 6 features below a day, 4 below a week, else 2. The
+    year is given if it is asked for, see `has_years` and `span_years`.
 
     Args:
         stamps: local time of each step, (G,).
@@ -74,9 +80,9 @@ def calendar_features(
     step = step_of(freq)
     hour = stamps.hour + stamps.minute / 60 + stamps.second / 3600
     cycles = []
-    if step < _DAY:
+    if step < DAY:
         cycles.append(hour / 24)
-    if step < 7 * _DAY:
+    if step < 7 * DAY:
         cycles.append((stamps.day_of_week + hour / 24) / 7)
     if yearly:
         cycles.append((stamps.day_of_year - 1 + hour / 24) / 365.25)
@@ -89,7 +95,7 @@ def calendar_features(
 
 def _are_holidays(stamps: pd.DatetimeIndex, freq: str, place: str) -> BoolArray:
     steps = pd.date_range("2000-01-01", periods=13, freq=freq)
-    if (steps[1:] - steps[:-1]).min() > _DAY:  # so that business days pass
+    if (steps[1:] - steps[:-1]).min() > DAY:  # so that business days pass
         raise ConfigError(
             f"holidays={place!r}: a holiday calendar needs steps of a day or shorter, and these "
             f"are of freq={freq!r}. Leave dataset.holidays empty."

@@ -67,20 +67,14 @@ class ForecastDataModule(LightningDataModule):
 
     def val_dataloader(self) -> DataLoader[WindowBatch]:
         """Return every validation window once, in order."""
-        return self._loader(self.data.validation, self._in_order(self.data.validation))
-
-    def test_dataloader(self) -> DataLoader[WindowBatch]:
-        """Return every test window once, in order."""
-        return self._loader(self.data.test, self._in_order(self.data.test))
-
-    def _in_order(self, windows: WindowDataset) -> BatchSampler:
-        return BatchSampler(
-            windows.index,
+        in_order = BatchSampler(
+            self.data.validation.index,
             self.data.config.eval_batch_size,
             shuffle=False,
             rank=self.rank,
             world_size=self.size,
         )
+        return self._loader(self.data.validation, in_order)
 
     def _loader(
         self, windows: WindowDataset, sampler: Sampler[IntArray]

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tsformer.config import FitConfig
-from tsformer.data.calendar import grid_features, span_years
+from tsformer.data.calendar import grid_features, has_years, span_years
 from tsformer.data.checks import check_counts, check_transform, find_short
 from tsformer.data.covariates import CovariateEncoder
 from tsformer.data.findings import Finding, Findings
@@ -100,8 +100,10 @@ class ForecastData:
         else:
             self.scaler = fitted.scaler.adapt(store.until(self.train_end))
             self.covariates, self.static = fitted.covariates, fitted.static
-        self.yearly = fitted.yearly if fitted else span_years(store.grid[: self.train_end])
-        if config.dataset.calendar and not self.yearly:
+        may_show_years = has_years(store.freq)
+        spanned = may_show_years and span_years(store.grid[: self.train_end])
+        self.yearly = fitted.yearly if fitted else spanned
+        if config.dataset.calendar and may_show_years and not self.yearly:
             self._note_no_years()
         self.calendar = grid_features(
             store,

@@ -3,11 +3,9 @@
 import pandas as pd
 
 from tsformer.config import Lengths
-from tsformer.data.calendar import step_of
+from tsformer.data.calendar import DAY, YEAR, step_of
 
-_DAY = pd.Timedelta(days=1)
-_WEEK = 7 * _DAY
-_YEAR = 365.25 * _DAY
+_WEEK = 7 * DAY
 
 # Steps from the shortest on, the season they are told in (None: the step itself), and horizon,
 # context and patch in seasons. They follow what planning asks for: the next day, fortnight,
@@ -15,14 +13,14 @@ _YEAR = 365.25 * _DAY
 # day has too many steps for that, and lengths are fixed.
 _RULES = (
     (pd.Timedelta(0), None, 60, 480, 30),  # minutes: an hour; eight hours; half an hour
-    (pd.Timedelta(minutes=10), _DAY, 1, 3.5, 1 / 2),
-    (pd.Timedelta(minutes=15), _DAY, 1, 7, 1 / 2),
-    (pd.Timedelta(hours=1), _DAY, 1, 14, 1),
-    (_DAY, _WEEK, 2, 8, 1),
-    (_WEEK / 2, _YEAR, 1 / 4, 2, 1 / 13),  # weeks: 13; 104; 4
-    (28 * _DAY, _YEAR, 1, 3, 1 / 2),  # months: 12; 36; 6
-    (80 * _DAY, _YEAR, 1, 4, 1),  # quarters: 4; 16; 4
-    (300 * _DAY, None, 3, 12, 3),  # years
+    (pd.Timedelta(minutes=10), DAY, 1, 3.5, 1 / 2),
+    (pd.Timedelta(minutes=15), DAY, 1, 7, 1 / 2),
+    (pd.Timedelta(hours=1), DAY, 1, 14, 1),
+    (DAY, _WEEK, 2, 8, 1),
+    (_WEEK / 2, YEAR, 1 / 4, 2, 1 / 13),  # weeks: 13; 104; 4
+    (28 * DAY, YEAR, 1, 3, 1 / 2),  # months: 12; 36; 6
+    (80 * DAY, YEAR, 1, 4, 1),  # quarters: 4; 16; 4
+    (300 * DAY, None, 3, 12, 3),  # years
 )
 
 

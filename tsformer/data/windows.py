@@ -118,11 +118,6 @@ class WindowIndex:
             counts = np.where(leave_out, 0, counts)
         return cls(groups, first, np.concatenate([[0], np.cumsum(counts)]), stride)
 
-    @classmethod
-    def ahead(cls, store: SeriesStore, groups: IntArray) -> "WindowIndex":
-        """Return one window a group, whose targets lie behind the group's end."""
-        return cls(groups, group_spans(store, groups)[1], np.arange(len(groups) + 1))
-
 
 class WindowDataset(Dataset[WindowBatch]):
     """Batches of windows: an item is a whole batch, gathered at once from the store's rows."""

@@ -34,16 +34,30 @@ class Evaluation(NamedTuple):
         original: in units of the table.
         quantiles: of the quantiles that the model is configured for, in units of the table; None
             of a method that forecasts points alone.
+        model_scaled: of another method: the model's errors on the steps that the method forecasts,
+            in units of the scaler, as a naive forecast has none where a series is too young.
     """
 
     scaled: Errors
     original: Errors
     quantiles: QuantileErrors | None = None
+    model_scaled: Errors | None = None
 
     def of(self, members: BoolArray) -> "Evaluation":
         """Return the errors of some channels of some groups alone, given which, (N, C)."""
         quantiles = None if self.quantiles is None else self.quantiles.of(members)
-        return Evaluation(self.scaled.of(members), self.original.of(members), quantiles)
+        model = None if self.model_scaled is None else self.model_scaled.of(members)
+        return Evaluation(self.scaled.of(members), self.original.of(members), quantiles, model)
+
+    def improvement(self) -> float:
+        """Return by which part the model's scaled MAE is below, on the steps that both forecast.
+
+        NaN of the model itself, and where there is no error to be below.
+        """
+        theirs = self.scaled.mae()
+        if self.model_scaled is None or not theirs > 0:
+            return float("nan")
+        return 1 - self.model_scaled.mae() / theirs
 
 
 def evaluate(
@@ -61,6 +75,7 @@ def evaluate(
     """
     sizes = (len(data.groups), data.config.horizon, data.groups.shape[1])
     sums = {method: (ErrorSums(*sizes), ErrorSums(*sizes)) for method in methods(data)}
+    model_sums = {method: ErrorSums(*sizes) for method in sums if method != MODEL}
     quantile_sums = QuantileSums(sizes[0], sizes[2], data.config.model.quantiles)
     for windows in BatchSampler(data.test.index, batch_size, shuffle=False):
         group, origin = data.test.index.locate(windows)
@@ -71,13 +86,19 @@ def evaluate(
         points, quantiles = forecast_test(data, forecaster, windows)
         if forecaster.is_probabilistic:
             _add(quantile_sums, quantiles, truth, group)
+        scaled = {method: data.scaler.scale(point, series) for method, point in points.items()}
         for method, point in points.items():
-            _add(sums[method][0], data.scaler.scale(point, series), scaled_truth, group)
+            _add(sums[method][0], scaled[method], scaled_truth, group)
             _add(sums[method][1], point, truth, group)
+        for method, errors in model_sums.items():
+            common = np.where(np.isnan(scaled[method]), np.nan, scaled[MODEL])
+            _add(errors, common, scaled_truth, group)
     evaluations = {
         method: Evaluation(scaled.compute(), original.compute())
         for method, (scaled, original) in sums.items()
     }
+    for method, errors in model_sums.items():
+        evaluations[method] = evaluations[method]._replace(model_scaled=errors.compute())
     if forecaster.is_probabilistic:
         evaluations[MODEL] = evaluations[MODEL]._replace(quantiles=quantile_sums.compute())
     return evaluations
@@ -153,7 +174,9 @@ def test_metrics(
 ) -> dict[str, dict[str, float]]:
     """Return MAE, RMSE and MASE in original units, and MAE and MSE in scaled ones, by method.
 
-    MASE is scaled by the in-sample error of the shortest season (Hyndman & Koehler 2006).
+    They are of all steps that the method forecasts. Of other methods than the model there is
+    `improvement` too; see `Evaluation`. MASE is scaled by the in-sample error of the shortest
+    season (Hyndman & Koehler 2006).
     """
     return _metrics(evaluations, naive_error(data))
 
@@ -189,13 +212,14 @@ def _metrics(
 ) -> dict[str, dict[str, float]]:
     return {
         method: {
-            "mae": original.mae(),
-            "rmse": original.mse() ** 0.5,
-            "mase": original.mase(naive_error),
-            "scaled_mae": scaled.mae(),
-            "scaled_mse": scaled.mse(),
+            "mae": errors.original.mae(),
+            "rmse": errors.original.mse() ** 0.5,
+            "mase": errors.original.mase(naive_error),
+            "scaled_mae": errors.scaled.mae(),
+            "scaled_mse": errors.scaled.mse(),
+            **({} if errors.model_scaled is None else {"improvement": errors.improvement()}),
         }
-        for method, (scaled, original, _) in evaluations.items()
+        for method, errors in evaluations.items()
     }
 
 
@@ -208,6 +232,6 @@ def quantile_metrics(evaluations: Mapping[str, Evaluation]) -> dict[str, dict[st
             "coverage": {f"{p:g}": errors.coverage(p) for p in central_intervals(errors.levels)},
             "width": {f"{p:g}": errors.width(p) for p in central_intervals(errors.levels)},
         }
-        for method, (_, _, errors) in evaluations.items()
-        if errors is not None
+        for method, evaluation in evaluations.items()
+        if (errors := evaluation.quantiles) is not None
     }

@@ -179,13 +179,18 @@ class ForecastNetwork(nn.Module):
 
         Returns:
             The head's parameters of each value, in the units of `context`, (B, H, C, K).
+
+        Raises:
+            ValueError: autoregressive decoding got one of `target` and `target_observed` alone.
         """
         inputs = context, observed, past_features, future_features, static_features
         window = self._encode(*inputs)
         if self.queries is not None:
             tokens = self.queries.expand(context.size(0), -1, -1)
             parameters = self._decode(tokens, window)
-        elif target is not None and target_observed is not None:
+        elif target is not None or target_observed is not None:
+            if target is None or target_observed is None:
+                raise ValueError("target and target_observed are needed together")
             shifted = (target - window.mean[:, 0]) / window.std[:, 0]  # (B, H, C)
             shifted = self._patch(self._fill_last_patch(shifted.where(target_observed, 0.0)))
             tokens = torch.cat([window.start, shifted[:, :-1]], dim=1)

@@ -18,19 +18,20 @@ def metrics_figures(
 ) -> Figures:
     """Return the figures of a fit's test.
 
-    (z) marks scaled units; the last column says by how much the forecaster's MAE (z) is below.
+    (z) marks scaled units; the last column says by how much the forecaster's MAE (z) is below, on
+    the steps that both forecast.
     """
     title = f"Test: {len(data.test):,} windows of {data.config.horizon} steps"
     if target is not None:
         title += f", target {target}"
     if data.config.dataset.unit:
         title += f", MAE and RMSE in {data.config.dataset.unit}"
-    ours = metrics[MODEL]["scaled_mae"]  # series of different units count alike
+    names = ("mae", "rmse", "mase", "scaled_mae", "scaled_mse")
     rows: list[list[Cell]] = []
     for method, row in metrics.items():
-        theirs = row["scaled_mae"]
-        cut = None if method == MODEL or not theirs > 0 else f"{1 - ours / theirs:.1%}"
-        rows.append([method, *_known(row.values()), cut])
+        less = row.get("improvement", np.nan)  # scaled, as series of different units count alike
+        cut = f"{less:.1%}" if np.isfinite(less) else None
+        rows.append([method, *_known(row[name] for name in names), cut])
     return Figures(title, ["", "MAE", "RMSE", "MASE", "MAE (z)", "MSE (z)", "(z) cut"], rows)
 
 
@@ -53,8 +54,8 @@ def coverage_figures(
     if data.config.dataset.unit:
         title += f", mean width in {data.config.dataset.unit}"
     rows: list[list[Cell]] = []
-    for method, (_, _, errors) in evaluations.items():
-        if errors is None:
+    for method, evaluation in evaluations.items():
+        if (errors := evaluation.quantiles) is None:
             continue
         for place, nominal in enumerate(central_intervals(errors.levels)):
             covered, width = errors.coverage(nominal), errors.width(nominal)
