@@ -167,8 +167,8 @@ def fit_as_rank(settings: Mapping[str, Any]) -> FitResult:
             except Interrupted:
                 again = f"{command('fit')} {shlex.quote(f'resume={run}')}"
                 if data.config.trial is not None:
-                    again = "the command of the sweep, once more"
-                log.info("Interrupted. To go on: %s", again)
+                    again = "run the command of the sweep again"
+                log.info("Interrupted. To continue: %s", again)
                 raise
         if trained.pruned:
             log.info("Pruned: other trials of the search are better. Run folder: %s", run)
@@ -229,7 +229,7 @@ def _log_start(data: ForecastData, module: ForecastModule, place: Place | None) 
         f"{len(data.test):,}",
     )
     if place is not None:
-        log.info("Going on after step %s", f"{place.step:,}")
+        log.info("Continuing after step %s", f"{place.step:,}")
 
 
 def _finish(
