@@ -291,7 +291,7 @@ def test_what_no_series_could_be_forecast_with_is_told_at_once(model: Path, tmp_
             assert not (tmp_path / "out").exists()
     with pytest.raises(DataError, match=r"none\.parquet: there is no such file"):
         run(model, tmp_path / "none.parquet", tmp_path / "out")
-    with pytest.raises(ConfigError, match="points alone"):
+    with pytest.raises(ConfigError, match="only point forecasts"):
         run(model, write(frame, tmp_path / "t.parquet"), tmp_path / "out", level=[80])
     for device in ("abacus", "cuda:99"):
         with pytest.raises(ConfigError, match=f"device={device}: cannot be used here"):

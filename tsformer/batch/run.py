@@ -246,8 +246,8 @@ def _refuse_changes(manifest: Manifest) -> None:
         file = Path(state.path)
         if not file.exists() or FileState.of(file) != state:
             raise DataError(
-                f"{file}: changed during the forecast. Start again with resume=false when nothing "
-                "writes to it."
+                f"{file}: changed while the forecast was running. Start again with "
+                "resume=false when nothing writes to it."
             )
 
 
