@@ -217,8 +217,8 @@ def test_unknown_keys_are_refused(group):
         ({"model.quantiles": [0.1, 1.0]}, r"model\.quantiles\.1=1\.0: "),
         ({"model.quantiles": [0.0, 0.5]}, r"model\.quantiles\.0=0\.0: "),
         ({"model.head": "quantile", "model.quantiles": [0.5]}, r"quantiles beside 0\.5"),
-        ({"model.head": "normal", "model.quantiles": []}, "head=normal is tested at"),
-        ({"conformal": True, "model.quantiles": [0.5]}, "conformal=true .* give two at least"),
+        ({"model.head": "normal", "model.quantiles": []}, "head=normal needs model.quantiles"),
+        ({"conformal": True, "model.quantiles": [0.5]}, "conformal=true .* give at least two"),
         ({"callbacks.monitor": "val/crps"}, "callbacks.monitor='val/crps'"),
     ],
 )

@@ -213,7 +213,7 @@ def test_steps_are_a_horizon_unless_told() -> None:
     assert (np.diff(cutoffs) == pd.Timedelta(hours=H)).all()
 
 
-def test_nothing_behind_a_cutoff_moves_its_forecast() -> None:
+def test_nothing_after_a_cutoff_moves_its_forecast() -> None:
     forecaster = make_forecaster(columns=COVARIATES, vocabularies=VOCABULARIES)
     frame = with_covariates(make_long({"new": 60, "a": 60}))
     before = forecaster.cross_validate(frame, 2)
@@ -253,7 +253,9 @@ def test_windows_without_a_value_before_them_are_left_out() -> None:
         found = make_forecaster().cross_validate(frame, 3, 1)
     assert told[0].filename == __file__
     assert found.groupby("unique_id")["cutoff"].nunique().to_dict() == {"a": 3, "b": 1}
-    with pytest.raises(DataError, match="6 steps behind it, and the longest series has 6 rows"):
+    with pytest.raises(
+        DataError, match="value followed by 6 steps, and the longest series has 6 rows"
+    ):
         make_forecaster().cross_validate(make_long({"b": H, "c": 2}), 3, 1)
 
 
@@ -275,14 +277,14 @@ def test_stamps_are_the_tables_where_rows_stand_as_they_are() -> None:
         ({"n_windows": True}, "n_windows=True: give a whole number"),
         ({"step": 0}, "step=0: give a whole number from 1 up"),
         ({"step": 1.5}, r"step=1\.5: give a whole number"),
-        ({"level": 80}, "points alone"),
+        ({"level": 80}, "only point forecasts"),
         ({"adaptive": True}, "conformal=true"),
         ({"batch_size": 0}, "batch_size=0"),
         ({"baselines": None}, "baselines=None: give a name, or a list of names"),
         ({"baselines": [3]}, r"baselines=\[3\]: give a name"),
         ({"since": 20240101}, "since: 20240101 is not a local time"),
         ({"refit": 1}, "refit=1: give True, or the arguments of fine_tune by name"),
-        ({"refit": {"epochs": 3}}, "refit: 'epochs' is no argument of fine_tune"),
+        ({"refit": {"epochs": 3}}, "refit: 'epochs' is not an argument of fine_tune"),
     ],
 )
 def test_arguments_out_of_range_are_named(arguments: dict[str, Any], message: str) -> None:
@@ -355,7 +357,7 @@ def test_any_table_can_be_refitted_to(case: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*:UserWarning:lightning")
-def test_series_that_begin_behind_a_cutoff_do_not_hinder_a_refit() -> None:
+def test_series_that_begin_after_a_cutoff_do_not_hinder_a_refit() -> None:
     frame = ending_together(make_long({"a": 60, "late": H + 1}))
     with pytest.warns(UserWarning, match="series 'late': too short for 1 of 4 windows"):
         found = make_forecaster().cross_validate(frame, 2, refit={"max_steps": 1})

@@ -188,7 +188,7 @@ def test_the_script_writes_its_output_alone_and_the_example_of_the_docs_runs_it(
 def test_mistakes_end_in_a_line(tmp_path: Path) -> None:
     model = f"model={GOLDEN / '2-joint' / 'model'}"
     for overrides, message in (
-        ([model, "output=model.bin"], "a file of format=onnx is called *.onnx"),
+        ([model, "output=model.bin"], "a file of format=onnx must end in .onnx"),
         ([model, "output=model.onnx", "format=tflite"], "'onnx' or 'torch_export'"),
         (["model=nowhere", "output=model.onnx"], "nowhere: not a model folder"),
         (["output=model.onnx"], "model: a value is needed"),

@@ -153,7 +153,7 @@ def test_a_loss_that_never_falls_is_told(step: int, fit_config) -> None:
             return 0 * super().training_step(batch, batch_idx) + 1
 
     data = make_data(fit_config)
-    with pytest.raises(ConfigError, match="loss falls at no learning rate"):
+    with pytest.raises(ConfigError, match="loss does not fall at any learning rate"):
         find_lr(data, builder(data, Stuck))
 
 

@@ -195,7 +195,7 @@ def test_the_loss_of_the_fit_goes_on(fit_config: Any, tmp_path: Path) -> None:
         ({"batch_size": 0}, "batch_size=0: give a whole number from 1 up"),
         ({"batch_size": True}, "batch_size=True: give a whole number"),
         ({"seed": -1}, "seed=-1: give a whole number from 0 up"),
-        ({"validation": 0}, r"validation=0: give a whole number from 1 up\. Or the part"),
+        ({"validation": 0}, r"validation=0: give a whole number from 1 up\. Or give a fraction"),
         ({"validation": 1.5}, r"validation=1\.5: give a whole number"),
         ({"validation": 3}, "the validation part, 3 steps, holds no window of horizon=6 steps"),
     ],
@@ -207,9 +207,9 @@ def test_arguments_out_of_range_are_named(arguments: dict[str, Any], message: st
 
 def test_tables_that_cannot_be_trained_on_are_refused() -> None:
     forecaster, frame = make_forecaster(), make_long({"a": 100})
-    with pytest.raises(DataError, match=r"12 steps, too few to train on.*7 steps, and 6 behind"):
+    with pytest.raises(DataError, match=r"12 steps\. Training needs at least 7 steps, plus 6 for"):
         forecaster.fine_tune(frame[: 2 * H])
-    with pytest.raises(DataError, match=r"100 steps, too few to train on.*and 95 behind"):
+    with pytest.raises(DataError, match=r"100 steps\. Training needs .*, plus 95 for"):
         forecaster.fine_tune(frame, validation=95)
     with pytest.raises(DataError, match="the table needs the columns"):
         forecaster.fine_tune(frame.drop(columns="y"))

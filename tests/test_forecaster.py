@@ -301,7 +301,7 @@ def test_the_table_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         make_forecaster(columns=Columns(None, "time", ("a",), ("b",))).predict(path)
     with pytest.raises(DataError, match="the table has no rows"):
         forecaster.predict(frame[:0])
-    with pytest.raises(DataError, match=r"builtins\.dict is no table"):
+    with pytest.raises(DataError, match=r"builtins\.dict is not a table"):
         forecaster.predict({"y": [1]})
     with pytest.raises(DataError, match=r"future: .*none\.csv: there is no such file"):
         forecaster.predict(frame, tmp_path / "none.csv")
@@ -567,7 +567,7 @@ def test_a_pickle_in_place_of_the_weights_is_never_run(tmp_path: Path) -> None:
 def test_a_series_without_a_value_is_refused_by_name() -> None:
     frame = make_long({"a": 30, "b": 30})
     frame.loc[frame["unique_id"] == "b", "y"] = np.nan
-    with pytest.raises(DataError, match="series 'b': no value to forecast from, in 1 of 2 series"):
+    with pytest.raises(DataError, match=r"series 'b': no observed value, so .* \(1 of 2 series\)"):
         make_forecaster().predict(frame)
 
 
@@ -803,7 +803,7 @@ def test_a_head_of_counts_gives_counts_and_takes_no_other() -> None:
         assert ((values >= 0) & (values == values.round())).all()
     assert (forecast["tsformer"] != forecast["tsformer"].round()).any()  # a mean
     frame.loc[7, "y"] = 1.5
-    with pytest.raises(DataError, match=r"series 'a', 2024-03-01 07:00:00: 1\.5 is no count"):
+    with pytest.raises(DataError, match=r"series 'a', 2024-03-01 07:00:00: 1\.5 is not a count"):
         forecaster.predict(frame)
 
 
@@ -925,13 +925,15 @@ def test_a_model_of_points_says_how_to_fit_another() -> None:
     forecaster, frame = make_forecaster(), make_long({"a": 30})
     assert not forecaster.is_probabilistic
     for asked in ({"level": 80}, {"quantiles": 0.1}, {"num_samples": 2}):
-        with pytest.raises(ConfigError, match=r"points alone\. Fit it with model\.head=quantile"):
+        with pytest.raises(
+            ConfigError, match=r"only point forecasts\. Fit it with model\.head=quantile"
+        ):
             forecaster.predict(frame, **asked)
     calibrated = make_forecaster(quantiles=(0.1, 0.9), conformal=np.zeros((3, H, 1, 2)))
     assert list(calibrated.predict(frame, level=80)) == [
         *("unique_id", "ds", "tsformer", "tsformer-lo-80", "tsformer-hi-80")
     ]
-    with pytest.raises(ConfigError, match="points alone"):  # it has no paths
+    with pytest.raises(ConfigError, match="only point forecasts"):  # it has no paths
         calibrated.predict(frame, num_samples=2)
 
 

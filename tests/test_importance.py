@@ -259,7 +259,7 @@ def test_a_model_without_covariates_and_a_table_without_truth_are_told() -> None
     with pytest.raises(DataError, match="the table needs the columns"):
         forecaster.covariate_importance(frame.drop(columns="y"))
     unknown = frame.assign(y=frame["y"].where(frame.index < 60 - H))
-    with pytest.raises(DataError, match="no value is known in the last windows of 6 steps"):
+    with pytest.raises(DataError, match="the last windows of 6 steps have no observed values"):
         forecaster.covariate_importance(unknown, n_windows=1)
     with pytest.raises(DataError, match="one window of 24 and 6 steps, and no other"):
         forecaster.covariate_importance(frame[: L + H], n_windows=1)

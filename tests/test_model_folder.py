@@ -80,7 +80,7 @@ def test_an_older_schema_is_migrated_step_by_step(
 def test_an_older_schema_that_is_read_no_more_says_so(folder: Path) -> None:
     change(folder, lambda values: values.update(schema_version=1))
     with pytest.raises(
-        ModelFolderError, match=r"schema_version 1, which tsformer .* reads no more"
+        ModelFolderError, match=r"schema_version 1, which tsformer .* no longer reads"
     ):
         Forecaster.load(folder)
 
@@ -424,8 +424,11 @@ def test_nothing_of_the_size_of_the_network_is_built_before_it_is_known_to_fit(
 
 
 HOSTILE_JSON = {
-    "a key twice": (lambda t: t.replace('"horizon"', '"horizon": 6, "horizon"'), "'horizon' st"),
-    "schema twice": (lambda t: t.replace("{", '{"schema_version": 2,', 1), "stands twice"),
+    "a key twice": (
+        lambda t: t.replace('"horizon"', '"horizon": 6, "horizon"'),
+        "'horizon' is listed twice",
+    ),
+    "schema twice": (lambda t: t.replace("{", '{"schema_version": 2,', 1), "is listed twice"),
     "NaN": (lambda t: t.replace("2.0", "NaN", 1), "NaN is not JSON"),
     "infinity": (lambda t: t.replace("2.0", "-Infinity", 1), "-Infinity is not JSON"),
     "beyond all floats": (lambda t: t.replace("2.0", "1e999", 1), "finite"),

@@ -208,7 +208,7 @@ def stopped(settings, tmp_path, monkeypatch):
 
 
 def test_what_cannot_go_on_is_told(settings, tmp_path, stopped, monkeypatch):
-    with pytest.raises(ConfigError, match="there is no run to go on with"):
+    with pytest.raises(ConfigError, match="there is no run to resume here"):
         read_settings(tmp_path / "nowhere")
     with pytest.raises(ConfigError, match=r"holds another run.*resume="):
         fit(settings("run"))
@@ -221,7 +221,7 @@ def test_what_cannot_go_on_is_told(settings, tmp_path, stopped, monkeypatch):
     with pytest.raises(TrainingError, match=r"last\.ckpt: damaged"):
         resume(stopped)
     torch.save({**state, "tsformer_world_size": 4}, last)
-    with pytest.raises(TrainingError, match="by 4 processes, which cannot go on with 1"):
+    with pytest.raises(TrainingError, match="by 4 processes, which cannot continue with 1"):
         resume(stopped)
     (stopped / "config.yaml").write_text("a: [")
     with pytest.raises(ConfigError, match=r"config\.yaml or run\.json is damaged"):
@@ -245,7 +245,7 @@ def test_a_run_does_not_go_on_with_other_rows(stopped, tmp_path):
     frame = pd.read_csv(tmp_path / "table.csv")
     frame.loc[390, "a"] += 1
     frame.to_csv(tmp_path / "table.csv", index=False)
-    with pytest.raises(DataError, match="the table is not the one that the run began with"):
+    with pytest.raises(DataError, match="the table has changed since the run started"):
         resume(stopped)
 
 
@@ -339,7 +339,7 @@ def test_slurm_is_asked_to_start_the_job_again(there, settings, tmp_path, monkey
 
 
 def test_two_processes_are_not_at_one_run(settings, stopped):
-    with alone(stopped / ".run.lock"), pytest.raises(ConfigError, match="another process is at"):
+    with alone(stopped / ".run.lock"), pytest.raises(ConfigError, match="another process is using"):
         resume(stopped)
     resume(stopped)
     with pytest.raises(ConfigError, match="the run is finished; its model is"):

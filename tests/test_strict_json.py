@@ -39,8 +39,8 @@ def test_honest_json_is_read_and_its_parts_are_counted(value: Any, ascii: bool) 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (b'{"a": 1, "a": 1}', "'a' stands twice"),
-        (b'[{"b": {"a": 1, "\\u0061": 2}}]', "'a' stands twice"),
+        (b'{"a": 1, "a": 1}', "'a' is listed twice"),
+        (b'[{"b": {"a": 1, "\\u0061": 2}}]', "'a' is listed twice"),
         (b"[NaN]", "NaN is not JSON"),
         (b"[-Infinity]", "-Infinity is not JSON"),
         (b"[" * 100_000, "nested too deeply"),

@@ -31,8 +31,8 @@ def _usage() -> str:
             "",
             *lines,
             "",
-            "tsformer COMMAND --help tells the settings; tsformer --version the version.",
-            "--config-dir DIR adds a folder of configs of one's own, DIR/dataset/mine.yaml say.",
+            "tsformer COMMAND --help lists the settings; tsformer --version prints the version.",
+            "--config-dir DIR adds a folder of your own configs, such as DIR/dataset/mine.yaml.",
         ]
     )
 

@@ -173,7 +173,7 @@ def can_stop(trainer: Trainer, batch_idx: int) -> bool:
     """Tell whether a training can go on from behind this batch.
 
     It can where the weights moved, rather than gradients adding up, and no validation follows;
-    Lightning goes on behind that one, but not before it.
+    Lightning goes on after that one, but not before it.
     """
     done = batch_idx + 1
     return not (

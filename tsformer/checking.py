@@ -33,7 +33,7 @@ def check(settings: Mapping[str, Any]) -> bool:
         if not findings.of("error"):
             raise
         console.print(_as_table(findings))
-        console.print("A fit would refuse this table: mend the errors first.")
+        console.print("A fit would refuse this table: fix the errors first.")
         return False
     console.print(data.description)
     if data.findings.items:
@@ -42,7 +42,7 @@ def check(settings: Mapping[str, Any]) -> bool:
         console.print("Nothing stands out.")
     parts = (("train", data.train), ("validation", data.validation), ("test", data.test))
     console.print("Windows: " + ", ".join(f"{len(part):,} {name}" for name, part in parts))
-    console.print("A fit would take this table.")
+    console.print("A fit would accept this table.")
     return True
 
 

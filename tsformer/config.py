@@ -125,7 +125,7 @@ def check_lengths(context_length: int, horizon: int, model: ModelConfig) -> None
         nearest = max(round(context_length / patch_len), 1) * patch_len
         raise ValueError(
             f"context_length={context_length} is not a multiple of model.patch_len={patch_len}; "
-            f"the nearest that is: {nearest}"
+            f"the nearest multiple: {nearest}"
         )
     tokens = max(context_length, horizon) // patch_len
     if tokens * model.d_model > _MAX_POSITIONS:
@@ -302,10 +302,10 @@ class FitConfig(Config):
     @model_validator(mode="after")
     def _check_conformal(self) -> Self:
         if self.conformal and len(self.model.quantiles) < 2:
-            raise ValueError("conformal=true calibrates model.quantiles: give two at least")
+            raise ValueError("conformal=true calibrates model.quantiles: give at least two")
         if self.conformal and self.model.head == "negative_binomial":
             raise ValueError(
-                "conformal=true would leave quantiles of counts neither whole nor above 0: set "
+                "conformal=true would make count quantiles fractional or negative: set "
                 "model.head=quantile, or conformal=false"
             )
         return self
@@ -314,7 +314,8 @@ class FitConfig(Config):
     def _check_levels(self) -> Self:
         if self.model.head != "point" and not self.model.quantiles:
             raise ValueError(
-                f"model.head={self.model.head} is tested at model.quantiles: give one at least"
+                f"model.head={self.model.head} needs model.quantiles for the test: give at least "
+                "one"
             )
         return self
 
@@ -322,8 +323,8 @@ class FitConfig(Config):
     def _check_loss(self) -> Self:
         if self.model.head != "point" and self.loss != "l1":
             raise ValueError(
-                f"loss={self.loss} is of model.head=point; {self.model.head} has its own: leave "
-                "loss out"
+                f"loss={self.loss} applies only to model.head=point; {self.model.head} has its own "
+                "loss: leave loss out"
             )
         return self
 

@@ -129,14 +129,14 @@ def position_of(past: History, since: str | pd.Timestamp | None) -> int:
     """Return the grid position of a local time, which no window is to begin before.
 
     Raises:
-        ConfigError: it is no time, or lies behind the table.
+        ConfigError: it is not a time, or is after the end of the table.
     """
     if since is None:
         return 0
     grid, stamp = past.store.grid, grid_time("since", since, past.store)
     if stamp > grid[-1]:
         last = past.store.stamps(np.array([len(grid) - 1]))[0]
-        raise ConfigError(f"since={str(since)!r} lies behind the table, which ends at {last}.")
+        raise ConfigError(f"since={str(since)!r} is after the end of the table, {last}.")
     return int(np.count_nonzero(grid < stamp))
 
 
@@ -225,7 +225,7 @@ def _before(past: History, origins: IntArray) -> History:
 
 
 def _first_values(store: SeriesStore) -> IntArray:
-    """Return the grid position of each series' first value, (S,); behind the grid without any."""
+    """Return the grid position of each series' first value, (S,); after the grid without any."""
     first = np.full(len(store.ids), len(store.grid))
     for series, values in store.blocks():
         seen = np.flatnonzero(~np.isnan(values))
@@ -240,8 +240,8 @@ def _refuse_unusable(past: History, usable: BoolArray, steps: int, since: str) -
     if not usable.any():
         start, end = group_spans(past.store, past.groups)
         raise DataError(
-            f"no series is long enough to be cross-validated: a window takes a value and the "
-            f"{steps} steps behind it{since}, and the longest series has "
+            f"no series is long enough to be cross-validated: a window needs one observed "
+            f"value followed by {steps} steps{since}, and the longest series has "
             f"{int((end - start).max())} rows. Give longer series, or a shorter horizon."
         )
 

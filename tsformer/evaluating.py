@@ -160,16 +160,16 @@ def _check_output(output: Path) -> None:
     """Refuse a folder that holds something else, before hours of work."""
     if (output / METRICS).exists() or (output / CONFIG).exists():
         raise ConfigError(
-            f"output={output}: it holds a run, an evaluation or a model. Name another."
+            f"output={output}: it holds a run, an evaluation or a model. Choose another."
         )
     above = output.absolute()
     there = next(place for place in (above, *above.parents) if os.path.lexists(place))
     if not (there.is_dir() and os.access(there, os.W_OK)):
-        raise ConfigError(f"output={output}: {there} is no folder that can be written to.")
+        raise ConfigError(f"output={output}: {there} is not a writable folder.")
 
 
 def _read(config: EvaluateConfig, forecaster: Forecaster) -> tuple[History, int | None, int]:
-    """Return the table, the grid position behind its train rows, and that of the first window.
+    """Return the table, the grid position after its train rows, and that of the first window.
 
     The end of the train rows is None where windows are taken from all of the table.
     """
@@ -204,8 +204,8 @@ def _windows(
     num_rows = number * past.groups.shape[1] * steps
     if num_rows > _MAX_ROWS:
         raise ConfigError(
-            f"{number:,} windows of {steps} steps are {num_rows:,} rows, and {_MAX_ROWS:,} "
-            f"are the most that are scored at once. Raise step (now {step}), or set n_windows."
+            f"{number:,} windows of {steps} steps give {num_rows:,} rows, and at most "
+            f"{_MAX_ROWS:,} are scored at once. Raise step (now {step}), or set n_windows."
         )
     log.info("%s windows of %s steps, %s steps apart", f"{number:,}", steps, step)
     return windows
@@ -326,7 +326,7 @@ def _notes(frame: pd.DataFrame, rows: pd.DataFrame) -> list[str]:
         notes.append(f"{missing:,} of {len(frame):,} steps have no truth and are not scored.")
     unknown = [name for name in point_columns(frame) if name not in rows]
     if unknown:
-        notes.append(f"{', '.join(unknown)}: no forecast of any step, so left out.")
+        notes.append(f"{', '.join(unknown)}: no forecast for any step, so left out.")
     lost = len(frame) - missing - len(rows)
     if lost:
         kept = point_columns(rows)

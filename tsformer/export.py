@@ -62,7 +62,7 @@ def export(forecaster: Forecaster, output: Path, format: Literal["onnx", "torch_
     if config.model.decoding == "autoregressive" and config.model.head != "point":
         raise ConfigError(
             f"model.decoding=autoregressive with model.head={config.model.head} takes its "
-            "quantiles from sample paths, which no graph draws. Export a model with "
+            "quantiles from sample paths, which cannot be exported. Export a model with "
             "model.decoding=parallel, or with model.head=point."
         )
     if output.is_dir():
@@ -100,8 +100,8 @@ def describe(forecaster: Forecaster) -> dict[str, Any]:
     covariates = _encoded(columns.covariates, config.covariates)
     ahead = covariates[: len(columns.future_covariates)]
     what = {
-        "context": "the target over the context, in scaled units; what stands at steps that were "
-        "not observed does not matter",
+        "context": "the target over the context, in scaled units; values at steps that were not "
+        "observed are ignored",
         "observed": "true where the context is a measurement",
         "past_features": "over the context",
         "future_features": "over the horizon",

@@ -92,8 +92,8 @@ def find_lr(data: ForecastData, build: Callable[[FitConfig], ForecastModule]) ->
     rates, losses = test.rates[: len(test.losses)], np.array(test.losses)
     if len(losses) <= _SETTLED or losses[_SETTLED] - losses.min() < _FALL * abs(losses[0]):
         raise ConfigError(
-            "trainer.find_lr=true: the training loss falls at no learning rate from "
-            f"{_MIN_LR:g} to {_MAX_LR:g}. Set optimizer.lr yourself, or look at the data."
+            "trainer.find_lr=true: the training loss does not fall at any learning rate "
+            f"from {_MIN_LR:g} to {_MAX_LR:g}. Set optimizer.lr yourself, or look at the data."
         )
     slopes = np.gradient(losses, np.log(rates))[_SETTLED : int(losses.argmin()) + 1]
     best = rates[_SETTLED + int(slopes.argmin())]
@@ -202,9 +202,9 @@ def _train(
 def _check_alone(config: FitConfig) -> None:
     if str(config.trainer.devices) not in ("1", "auto") or int(os.environ.get("WORLD_SIZE", 1)) > 1:
         raise ConfigError(
-            "trainer.find_lr and trainer.find_batch_size try settings in one process: find them "
-            "with trainer.devices=1 first, and then set optimizer.lr and batch_size of the "
-            "training with several."
+            "trainer.find_lr and trainer.find_batch_size run in one process. Set "
+            "trainer.devices=1, find the values, then set optimizer.lr and batch_size for the "
+            "multi-process run."
         )
 
 

@@ -1,4 +1,4 @@
-"""fine_tune: a model's training goes on with a table of one's own."""
+"""fine_tune: continue training a model on your own table."""
 
 import logging
 import math
@@ -111,12 +111,13 @@ def _num_validation(validation: float | None, num_steps: int, horizon: int) -> i
         try:
             steps = count("validation", validation)
         except ConfigError as error:
-            raise ConfigError(f"{error} Or the part of the table, such as 0.1.") from error
+            raise ConfigError(
+                f"{error} Or give a fraction of the table below 1, such as 0.1."
+            ) from error
     if num_steps - steps <= horizon:
         raise DataError(
-            f"the table has {num_steps} steps, too few to train on, which takes a value and a "
-            f"horizon, {horizon + 1} steps, and {steps} behind them for validation. Give more "
-            "rows, or a smaller validation."
+            f"the table has {num_steps} steps. Training needs at least {horizon + 1} steps, plus "
+            f"{steps} for validation. Give more rows, or a smaller validation."
         )
     return steps
 

@@ -81,7 +81,7 @@ class Forecaster:
 
     @property
     def is_probabilistic(self) -> bool:
-        """Whether it forecasts distributions, not points alone."""
+        """Whether it forecasts distributions, not only points."""
         return self.config.model.head != "point" or self.conformal is not None
 
     def save(self, folder: str | Path) -> None:
@@ -229,11 +229,12 @@ class Forecaster:
             level: nominal coverage of central intervals in percent, such as `[80, 90]`.
             quantiles: levels of quantiles, such as `[0.1, 0.5]`.
             num_samples: sample paths of each series.
-            adaptive: let conformal intervals follow each series through its latest 100 windows;
-                see `tsformer.conformal.track`.
-            seed: of the sample paths, which follow from it, the order of the series and
-                `batch_size`. Step-wise decoding takes its quantiles from 100 of them; levels
-                beyond 0.01 and 0.99 are those of the outermost.
+            adaptive: let conformal intervals follow each series, by how well its latest 100 windows
+                were forecast; see `tsformer.conformal.track`. Those windows are forecast too, so
+                each batch costs 100 further forward passes of the network.
+            seed: of the sample paths. The same seed gives the same paths only for the same series
+                order and `batch_size`. With `decoding=autoregressive`, quantiles are taken from
+                100 sample paths; levels below 0.01 or above 0.99 are those of the outermost path.
             batch_size: series forecast at once.
 
         Returns:
@@ -245,7 +246,7 @@ class Forecaster:
         Raises:
             DataError: the table cannot be used, or future covariates do not cover the horizon.
             ConfigError: an argument is out of range, or asks for a distribution of a model that
-                gives points alone.
+                gives only point forecasts.
         """
         batch_size = count("batch_size", batch_size)
         steps = self._steps(horizon)
@@ -404,7 +405,7 @@ class Forecaster:
             horizon: see `predict`.
             level: see `predict`.
             quantiles: see `predict`.
-            adaptive: see `predict`.
+            adaptive: see `predict`; 100 further forward passes for each batch of windows.
             seed: of quantiles that are drawn, and of `refit`.
             batch_size: windows forecast at once.
 
@@ -449,13 +450,17 @@ class Forecaster:
         seed: int = 0,
         output: str | Path | None = None,
     ) -> "Forecaster":
-        """Return another forecaster, whose training went on with a table of one's own.
+        """Continue training on your own table, and return the result as another forecaster.
 
-        It takes what this one takes, which stays as it is: the same architecture, lengths, columns
-        and calendar; covariates are scaled, and categories known, as before. Series that this one
+        This forecaster stays as it is. The new one has the same architecture, lengths, columns and
+        calendar; covariates are scaled, and categories known, as before. Series that this one
         knows keep their statistics; those of others are fitted on the train rows in the same way.
-        The series of the table are the ones that the new forecaster knows. Conformal intervals
-        are calibrated anew, on the validation part.
+        The new forecaster knows the series of the table. Conformal intervals are calibrated again,
+        on the validation part.
+
+        The loss is that of the fit, but other training settings of the fit are not kept. They are
+        fixed: `spectral_loss=0`, `ema_decay=0.995`, AdamW with `weight_decay=0.01` and a cosine
+        schedule, gradients clipped at 1, and `sampling` that draws each window alike.
 
         Args:
             frame: series to train on; see `predict`.
@@ -463,9 +468,11 @@ class Forecaster:
             max_steps: batches; -1: no limit.
             lr: learning rate at its highest.
             batch_size: windows of a batch.
-            validation: the end of the table, which is not trained on: its free-running forecasts
-                choose the weights. A part of the steps, such as 0.1, or their number; a tenth, and
-                one horizon at least, when None.
+            validation: how much of the end of the table's time grid is not trained on; the errors
+                of its forecasts choose the weights. A fraction of the steps below 1, such as 0.1
+                (1.0 is refused), or a number of steps; when None, a tenth, but at least one
+                horizon. The cut is at the same time for all series, so a series that ends before it
+                has no validation rows.
             seed: of the order of windows and of dropout.
             output: folder that receives the settings, checkpoints, the csv log and `model/`; None
                 leaves nothing on disk.
@@ -508,7 +515,7 @@ class Forecaster:
         return history, _encode_future(encoder, ahead, categories, whole)
 
     def _origins(self, history: History) -> tuple[IntArray, IntArray, Scaler]:
-        """Return groups (N, C), the grid positions behind their ends (N,), and their scaler."""
+        """Return groups (N, C), the grid positions after their ends (N,), and their scaler."""
         store, groups = history.store, history.groups
         scaler = self.config.scaler.scaler().adapt(store)
         return groups, group_spans(store, groups)[1], scaler
@@ -540,7 +547,7 @@ class Forecaster:
         is_point = self.config.model.head == "point"
         if (levels and not self.is_probabilistic) or (num_paths and is_point):
             raise ConfigError(
-                "the model forecasts points alone. Fit it with model.head=quantile (or normal, "
+                "the model gives only point forecasts. Fit it with model.head=quantile (or normal, "
                 "student_t), or with conformal=true for intervals."
             )
         if adaptive and self.conformal is None:
@@ -578,7 +585,7 @@ def refit_arguments(refit: bool | Mapping[str, Any], seed: int) -> dict[str, Any
     known = usual.keys() - {"output"}
     if unknown := sorted(given.keys() - known):
         raise ConfigError(
-            f"refit: {unknown[0]!r} is no argument of fine_tune that can be given here: "
+            f"refit: {unknown[0]!r} is not an argument of fine_tune that can be given here: "
             f"{', '.join(sorted(known))}."
         )
     return usual | {"seed": seed, **given}

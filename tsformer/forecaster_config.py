@@ -66,7 +66,7 @@ class ScalerConfig(Config):
     @model_validator(mode="after")
     def _check_lengths(self) -> Self:
         if len(set(self.ids)) < len(self.ids):
-            raise ValueError("an id stands twice")
+            raise ValueError("an id is listed twice")
         if not len(self.ids) == len(self.mean) == len(self.std):
             raise ValueError("not one mean and one std for each of ids")
         return self
@@ -139,15 +139,15 @@ class ForecasterConfig(Config):
         if not all(columns.names) or columns.weight:
             raise ValueError("columns: a name is empty, or there are weights")
         if (self.channels is not None) != (self.model.channels == "joint"):
-            raise ValueError("channels: not as model.channels says")
+            raise ValueError("channels: does not match model.channels")
         if self.conformal and len(self.model.quantiles) < 2:
-            raise ValueError("conformal: needs two of model.quantiles")
+            raise ValueError("conformal: needs at least two model.quantiles")
         if self.conformal and self.model.head == "negative_binomial":
             raise ValueError("conformal: counts are not calibrated")
         if self.channels is not None and len(set(self.channels)) < len(self.channels):
-            raise ValueError("channels: a name stands twice")
+            raise ValueError("channels: a name is listed twice")
         if not self.regular and columns.id:
-            raise ValueError("regular: false takes a wide table")
+            raise ValueError("regular: false needs a wide table")
         if self.model.channels == "joint" and columns.static_covariates and not columns.target[1:]:
             raise ValueError("joint series have no static covariates")
         return self
@@ -166,7 +166,7 @@ class ForecasterConfig(Config):
             if not len(columns) == len(encoder.mean) == len(encoder.std):
                 raise ValueError(f"{name}: not one mean and one std a covariate")
             if any(len(set(texts)) < len(texts) for texts in encoder.vocabularies.values()):
-                raise ValueError(f"{name}: a category stands twice")
+                raise ValueError(f"{name}: a category is listed twice")
             if set(encoder.vocabularies) != set(columns) & set(self.columns.categorical):
                 raise ValueError(f"{name}: not one vocabulary a categorical covariate")
         check_freq(self.freq)

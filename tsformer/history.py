@@ -208,8 +208,8 @@ def _refuse_unusable(store: SeriesStore, groups: IntArray, config: ForecasterCon
     if len(empty):
         names = listed([store.ids[series] for series in empty])
         raise DataError(
-            f"{names}: no value to forecast from, in {len(empty)} of {len(groups)} series. Leave "
-            "them out."
+            f"{names}: no observed value, so no forecast is possible ({len(empty)} of "
+            f"{len(groups)} series). Remove such series from the table."
         )
 
 

@@ -69,7 +69,7 @@ def covariate_importance(
     if not covariates:
         raise ConfigError(
             "the model has neither covariates nor calendar features whose importance could be "
-            "told. Fit one with dataset.future_covariates or the like, or dataset.calendar=true."
+            "measured. Fit one with dataset.future_covariates or others, or dataset.calendar=true."
         )
     past = read_history(frame, config)
     # By their ids, so that the order of the table's rows decides nothing.
@@ -89,8 +89,8 @@ def covariate_importance(
     )
     if len(every) < 2:
         raise DataError(
-            f"the table has one window of {config.context_length} and {horizon} steps, and no "
-            "other whose covariates it could be given. Give a longer table, or more series."
+            f"the table has only one window of {config.context_length} and {horizon} steps, "
+            "and no other to take covariates from. Give a longer table, or more series."
         )
     history = replace(past, store=store.extended(horizon))
     model = OriginForecaster(
@@ -124,8 +124,8 @@ def covariate_importance(
                     were_swapped[number] |= is_other
     if not num_values:
         raise DataError(
-            f"no value is known in the last windows of {horizon} steps, with which forecasts could "
-            "be compared. Give series that end with their truth."
+            f"the last windows of {horizon} steps have no observed values to compare forecasts "
+            "with. Give series that end with observed values."
         )
     if not np.isfinite(error + errors.sum()):
         raise DataError(
@@ -189,7 +189,7 @@ def swapped(
     is_static = covariate.kind == "static"
     names = ["static_features"] if is_static else ["past_features", "future_features"]
     parts, is_other = {}, False
-    for name in names:  # past covariates lie behind the last of the future features
+    for name in names:  # past covariates lie after the last of the future features
         own, lent = getattr(batch, name), getattr(other, name)[..., here]
         is_other |= not own[..., here].equal(lent)
         parts[name] = own.clone()

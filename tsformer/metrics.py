@@ -17,7 +17,7 @@ _SAME_LEVEL = 1e-9  # 1 - 0.9 is not quite 0.1
 
 
 class ErrorSums(Metric):
-    """Absolute and squared errors by group of series and horizon step; missing truth counts not."""
+    """Absolute and squared errors by group of series and horizon step; missing truth is ignored."""
 
     full_state_update = False
     absolute: Tensor
@@ -94,7 +94,7 @@ class Errors(NamedTuple):
 
 
 class QuantileSums(Metric):
-    """What `QuantileErrors` are made of; missing truth counts not.
+    """What `QuantileErrors` are made of; missing truth is ignored.
 
     Sums are kept by group and channel, which tell target columns apart; by step as well they would
     outgrow memory where there are many series.
@@ -270,7 +270,7 @@ def seasonal_naive_error(store: SeriesStore, end: int, season: int, power: int =
 
     Args:
         store: the series.
-        end: position of the grid behind the last train row.
+        end: position of the grid after the last train row.
         season: steps.
         power: 2 gives the root of the mean square, the unit of RMSSE.
 

@@ -171,8 +171,8 @@ def _migrated(values: dict[str, Any], where: str) -> dict[str, Any]:
         )
     if version < SCHEMA_VERSION:
         raise ModelFolderError(
-            f"{where}: of schema_version {_short(version)}, which tsformer {__version__} reads no "
-            "more. Fit it anew."
+            f"{where}: of schema_version {_short(version)}, which tsformer {__version__} no "
+            "longer reads. Fit the model again."
         )
     return values
 

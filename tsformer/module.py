@@ -99,7 +99,7 @@ class ForecastModule(LightningModule):
         Args:
             network: arguments of `ForecastNetwork`.
             loss: of point forecasts; see `masked_loss`.
-            spectral_loss: part of the loss that the function of this name takes.
+            spectral_loss: weight of the spectral loss, 0 to 1; the rest is the ordinary loss.
             ema_decay: see `update_average`; None forecasts with the weights as they are.
             optimizer: fields of `OptimizerConfig`.
             scheduler: fields of `SchedulerConfig`.
@@ -267,7 +267,7 @@ def learning_rate_factor(
     """Return the function from step to the factor of the learning rate.
 
     The factor grows linearly over the warm-up; then it stays at 1 (`constant`), or falls along
-    half a cosine to `min_lr_ratio` behind the last step (`cosine`; Loshchilov & Hutter 2017).
+    half a cosine to `min_lr_ratio` after the last step (`cosine`; Loshchilov & Hutter 2017).
 
     Args:
         name: `cosine` or `constant`.

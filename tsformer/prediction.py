@@ -24,7 +24,7 @@ ADAPTIVE_WINDOWS = 100  # latest ones, by which intervals follow a series that d
 
 
 class OriginForecaster:
-    """Forecasts of one table, by one model, of what is asked."""
+    """Forecasts windows of one table with one model."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class OriginForecaster:
             network: of the model; see `Forecaster`.
             config: of the model.
             conformal: of the model.
-            history: the table; its grid goes on for `whole_steps` behind all origins.
+            history: the table; its grid goes on for `whole_steps` after all origins.
             asked: quantiles and paths.
             steps: of each forecast, H.
             batch_size: windows forecast at once.

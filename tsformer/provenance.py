@@ -36,11 +36,11 @@ def write_provenance(run: Path, store: SeriesStore) -> None:
     try:
         before = json.loads(path.read_text(encoding="utf-8"))["data_sha256"]
     except (ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{path}: damaged. Remove it to go on with the run.") from error
+        raise DataError(f"{path}: damaged. Remove it to resume the run.") from error
     if before != hash_store(store):
         raise DataError(
-            f"{run}: the table is not the one that the run began with, and its training cannot go "
-            "on with other rows: begin a new run, or bring the table back."
+            f"{run}: the table has changed since the run started, and its training cannot continue "
+            "with other rows: start a new run, or restore the table."
         )
 
 

@@ -30,7 +30,7 @@ def read_settings(run: Path) -> dict[str, Any]:
         ConfigError: the folder holds no run, or one that is finished.
     """
     if not (run / SETTINGS).is_file():
-        raise ConfigError(f"{run}: there is no run to go on with, as it has no {SETTINGS}.")
+        raise ConfigError(f"{run}: there is no run to resume here, as {SETTINGS} is missing.")
     try:
         settings = yaml.safe_load((run / SETTINGS).read_text(encoding="utf-8"))
         settings["paths"]["run"] = settings["resume"] = str(run)  # which may have been moved
@@ -79,11 +79,11 @@ def claimed(run: Path, config: FitConfig, *, go_on: bool = False) -> Iterator[bo
         try:
             stack.enter_context(alone(run / ".run.lock", wait=False))
         except BlockingIOError:
-            raise ConfigError(f"{run}: another process is at this run.") from None
+            raise ConfigError(f"{run}: another process is using this run folder.") from None
         stood = not _create(path, text)
         if stood and not go_on:
             done = (run / METRICS).exists() or not config.dataset.path  # of a fine-tuning
-            go = "" if done else f", or go on with that run: resume={run}"
+            go = "" if done else f", or resume that run: resume={run}"
             raise ConfigError(
                 f"{run}: holds another run. Choose another folder (hydra.run.dir=..., of "
                 f"fine_tune.py output=...){go}"
@@ -131,7 +131,8 @@ def _compare(run: Path, before: str, now: str) -> None:
         if one.get(key) != other.get(key):
             raise ConfigError(
                 f"{run}: holds a run with other settings: {key}={one.get(key)}, and not "
-                f"{other.get(key)}. It goes on with its own alone; begin another run for these."
+                f"{other.get(key)}. A run resumes only with its original settings. Start a new run "
+                "to use these."
             )
 
 
@@ -157,7 +158,7 @@ def find_place(run: Path, config: FitConfig, world_size: int) -> Place | None:
     path = run / CHECKPOINTS / LAST
     if not path.exists():
         return None
-    last = _read(path, "Remove it to begin the training anew.")
+    last = _read(path, "Remove it to start the training again.")
     try:
         ranks, step, settings = last[WORLD_KEY], last["global_step"], last[SETTINGS_KEY]
         best_step = last["callbacks"]["Checkpoints"]["best_step"]
@@ -165,12 +166,12 @@ def find_place(run: Path, config: FitConfig, world_size: int) -> Place | None:
         raise TrainingError(f"{path}: not a checkpoint of a fit, without {error}.") from error
     if ranks != world_size:
         raise TrainingError(
-            f"{path}: a training by {ranks} processes, which cannot go on with {world_size}, as "
+            f"{path}: a training by {ranks} processes, which cannot continue with {world_size}, as "
             "each has its own windows."
         )
     _compare(run, settings, training_settings(config))
     if best_step:
-        _read(run / CHECKPOINTS / BEST, f"Remove {LAST} to begin the training anew.")
+        _read(run / CHECKPOINTS / BEST, f"Remove {LAST} to start the training again.")
     return Place(path, step)
 
 

@@ -35,7 +35,7 @@ def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for key, value in pairs:
         if key in values:
-            raise ValueError(f"the key {key[:80]!r} stands twice in an object")
+            raise ValueError(f"the key {key[:80]!r} is listed twice in an object")
         values[key] = value
     return values
 

@@ -243,7 +243,7 @@ def _log_start(data: ForecastData, module: ForecastModule, place: Place | None) 
         f"{len(data.test):,}",
     )
     if place is not None:
-        log.info("Going on after step %s", f"{place.step:,}")
+        log.info("Continuing after step %s", f"{place.step:,}")
 
 
 def _finish(

@@ -122,7 +122,7 @@ def test_a_worker_that_is_killed_ends_it_with_an_error(
     os.kill(python[0], signal.SIGKILL)
     code, _, errors = finish(process)
     assert code == 2
-    assert "was killed by signal 9, perhaps since memory ran out" in errors
+    assert "was killed by signal 9, perhaps because memory ran out" in errors
     assert errors.startswith("error: part-000")
     parts = json.loads((output / "manifest.json").read_text())["parts"]
     states = [part["state"] for part in parts]
@@ -301,7 +301,7 @@ def test_ray_tells_faults_as_the_local_engine_does(ray, home: Path, tmp_path: Pa
     frame["y"] = frame["y"].where(frame["unique_id"] != "s25")
     frame.to_parquet(tmp_path / "t.parquet", index=False)
     options = {**arguments(), "engine": "ray", "num_workers": 2}
-    with pytest.raises(DataError, match="series 's25': no value to forecast from"):
+    with pytest.raises(DataError, match="series 's25': no observed value"):
         run(home / "model", tmp_path / "t.parquet", tmp_path / "out", **options)
     summary = run(
         home / "model", tmp_path / "t.parquet", tmp_path / "out", on_error="skip", **options

@@ -173,7 +173,7 @@ WILD = "ds,y\n2024-01-01 00:00,1\n2024-01-01 00:01,2\n2200-01-01 00:00,3\n"
         (HOURLY, {"target": ["load"]}, ["no column 'load'", "'y'"]),
         (HOURLY, {"past_covariates": ["y"], "target": ["y"]}, ["'y' cannot be used twice"]),
         ("unique_id,ds,p,q\na,2024-01-01,1,2\n", {}, ["'unique_id'", "'p', 'q'"]),
-        ("ds,y\n2024-01-01,1\n", {}, ["one time stamp alone", "dataset.freq"]),
+        ("ds,y\n2024-01-01,1\n", {}, ["one time stamp is not enough", "dataset.freq"]),
         (
             "ds,y\n2024-01-01,1\n2024-02-01,2\n2024-04-01,3\n2024-05-01,4\n",
             {},

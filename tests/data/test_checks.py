@@ -33,12 +33,10 @@ def test_the_first_value_that_is_no_count_is_named(block, monkeypatch):
         {"b": 3},
         start="2024-03-01",
     )
-    message = (
-        r"^series 'b', 2024-03-01 05:00:00: -1 is no count, .*negative_binomial takes \(3 in all\)"
-    )
+    message = r"^series 'b', 2024-03-01 05:00:00: -1 is not a count .*_binomial needs \(3 in all\)"
     with pytest.raises(DataError, match=message):
         check(store)
-    with pytest.raises(DataError, match=r"series 'c', 2024-03-01 00:00:00: 2\.5 is no count"):
+    with pytest.raises(DataError, match=r"series 'c', 2024-03-01 00:00:00: 2\.5 is not a count"):
         check(store_of({"c": [2.5]}, start="2024-03-01"))
 
 

@@ -208,7 +208,7 @@ def test_series_whose_covariates_differ_are_refused(other):
     )
     with pytest.raises(
         DataError,
-        match=r"differ between series: 'b' has others at 2024-01-01 06:00:00 than a series before "
-        r"it\. Drop the covariates, or set model.channels=independent",
+        match=r"differ between series: 'b' has other values at 2024-01-01 06:00:00 than a series "
+        r"before it\. Drop the covariates, or set model.channels=independent",
     ):
         shared_covariates(store)

@@ -267,7 +267,7 @@ def test_the_place_in_the_year_is_a_feature_of_two_years_of_train_rows(module):
         assert data.yearly is yearly
         assert data.calendar.shape == (rows, 4 if yearly else 2)
         notes = [str(note) for note in data.findings.of("note")]
-        told = ["The place in the year is no covariate." in note for note in notes]
+        told = ["The day of the year is not used as a covariate." in note for note in notes]
         assert any(told) is not yearly
 
 

@@ -142,7 +142,7 @@ def test_one_empty_covariate_is_a_missing_value():
 
 def test_time_given_twice_is_refused():
     again = long_future(7, 8).assign(rain=0.0)
-    with pytest.raises(DataError, match="rows of the same time differ"):
+    with pytest.raises(DataError, match="different values for the same series and time"):
         fill(long_history(), pd.concat([long_future(), again]), LONG)
 
 

@@ -389,7 +389,7 @@ def test_columns_that_are_not_there_are_named() -> None:
 
 def test_what_is_no_table_is_said() -> None:
     for read in (open_source, read_frame):
-        with pytest.raises(DataError, match=r"builtins\.int is no table"):
+        with pytest.raises(DataError, match=r"builtins\.int is not a table"):
             read(7)
 
 
@@ -407,7 +407,7 @@ def test_a_table_that_cannot_be_had_is_said() -> None:
             raise ValueError("it is gone")
 
     for read in (open_source, read_frame):
-        with pytest.raises(DataError, match=r"Broken is no table \(it is gone\)"):
+        with pytest.raises(DataError, match=r"Broken is not a table \(it is gone\)"):
             read(Broken())
 
 

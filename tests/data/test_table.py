@@ -268,7 +268,7 @@ def test_what_is_wrong_within_a_frame_is_said(tmp_path: Path) -> None:
         read_table(example(), target=["load"])
     with pytest.raises(DataError, match="no rows"):
         read_table(example()[:0], past_covariates=["price"])
-    with pytest.raises(DataError, match=r"builtins\.int is no table"):
+    with pytest.raises(DataError, match=r"builtins\.int is not a table"):
         read_table(7)
 
 

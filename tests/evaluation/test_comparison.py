@@ -157,13 +157,15 @@ def test_few_cutoffs_of_many_series_are_resampled_by_series():
     assert row["method"] == "series"
     assert 0 < row["low"] < row["improvement"] < row["high"]
     assert np.isnan(row["p_value"])
-    assert row["note"] == "a test takes 8 cutoffs; there are 2"
+    assert row["note"] == "the test needs at least 8 cutoffs; there are 2"
 
 
 def test_overlapping_windows_take_more_cutoffs():
     errors = {"tsformer": normal(1, 15, 2), "AutoETS": normal(1, 15, 2, seed=1)}
     row = only(compare(forecasts(errors)))
-    assert row["note"] == "a test takes 16 cutoffs, as a window overlaps 1 later ones; there are 15"
+    assert row["note"] == (
+        "the test needs at least 16 cutoffs, because each window overlaps the next 1; there are 15"
+    )
 
 
 @pytest.mark.parametrize(("num_series", "num_cutoffs"), [(1, 1), (1, 7), (7, 1)])

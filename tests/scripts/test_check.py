@@ -85,7 +85,7 @@ def test_a_good_table_is_described(tmp_path: Path) -> None:
     report = unwrapped(result.stdout)
     assert "long table, 2 series, 620 rows of h; target y" in report
     assert "short series" in report
-    assert "A fit would take this table." in report
+    assert "A fit would accept this table." in report
     assert contents(tmp_path) == before
 
 

@@ -65,7 +65,7 @@ def test_forecasts_scores_and_a_report_are_written(folder: Path) -> None:
     assert "seasonal naive (daily)" in result.stdout
     assert "How much better tsformer is than" in result.stdout
     assert "MASE less by" in result.stdout
-    assert "a test takes 8 cutoffs" in " ".join(result.stdout.split())
+    assert "the test needs at least 8 cutoffs" in " ".join(result.stdout.split())
     assert "Warning" not in result.stdout + result.stderr
     names = {path.name for path in (folder / "out").iterdir()}
     groups = ("series", "horizon_step", "hour", "weekday")
@@ -87,7 +87,7 @@ def test_forecasts_scores_and_a_report_are_written(folder: Path) -> None:
         "evaluate", folder, "model=model", "dataset=custom", "dataset.path=my.csv", "output=out"
     )
     assert again.returncode == 2
-    assert "Name another" in again.stderr
+    assert "Choose another" in again.stderr
 
 
 def test_forecasts_are_those_of_cross_validate_and_begin_in_the_test_part(folder: Path) -> None:
@@ -201,8 +201,8 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "no test part": ({"dataset": {"split": [150, 50, 0]}}, "leaves no test part"),
     "short test part": ({"dataset": {"split": [150, 47, 3]}}, "no series is long enough"),
     "baseline": ({"baselines": ["prophet"]}, "no baseline 'prophet'"),
-    "quantiles": ({"quantiles": [0.1]}, "forecasts points alone"),
-    "refit": ({"refit": {"epochs": 3}}, "'epochs' is no argument of fine_tune"),
+    "quantiles": ({"quantiles": [0.1]}, "gives only point forecasts"),
+    "refit": ({"refit": {"epochs": 3}}, "'epochs' is not an argument of fine_tune"),
     "part": ({"part": "train"}, "'test' or 'all'"),
     "steps": ({"step": 0}, "step=0"),
     "weights": ({"dataset": {"weight_column": "size"}}, "size"),
@@ -268,7 +268,7 @@ def test_more_rows_than_memory_holds_are_refused(folder: Path, monkeypatch) -> N
 
 def test_since_and_baselines_are_checked_by_cross_validate() -> None:
     forecaster, frame = make_forecaster(), make_long({"a": 100})
-    with pytest.raises(ConfigError, match="since='2030-01-01' lies behind the table"):
+    with pytest.raises(ConfigError, match="since='2030-01-01' is after the end of the table"):
         forecaster.cross_validate(frame, since="2030-01-01")
     with pytest.raises(ConfigError, match="since: 'soon' is not a local time"):
         forecaster.cross_validate(frame, since="soon")

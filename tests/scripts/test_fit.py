@@ -36,7 +36,7 @@ MISTAKES = {
     "out of range": (["model.dropout=1.5"], "model.dropout=1.5"),
     "unknown choice": (["model.decoding=beam"], "'parallel' or 'autoregressive'"),
     "heads": (["model.num_heads=5"], "d_model=64 is not divisible by num_heads=5"),
-    "patches": (["model.patch_len=100"], "nearest that is: 300"),
+    "patches": (["model.patch_len=100"], "nearest multiple: 300"),
     "long context": (["context_length=48000"], "longest series has 36825 train steps"),
     "long horizon": (["horizon=6000"], "the validation part, 5262 steps"),
     "no path": (["dataset=custom"], "dataset.path=my.csv"),
@@ -45,7 +45,7 @@ MISTAKES = {
     "no such column": (["dataset.target=load"], "no column 'load'"),
     "several machines": (["trainer.num_nodes=2"], "with torchrun"),
     "no number": (["trainer.devices=0"], "trainer.devices"),
-    "resume and more": (["resume=nowhere", "seed=1"], "leave out others"),
+    "resume and more": (["resume=nowhere", "seed=1"], "leave out all others"),
     "counts that are scaled": (["model.head=negative_binomial"], "set scaling.per=none"),
     "quantiles that fall": (["model.quantiles=[0.9,0.1]"], "must rise"),
     "nothing ends it": (["trainer.max_epochs=-1"], "max_epochs or max_steps"),
@@ -216,7 +216,7 @@ def test_a_mistake_ends_with_one_message_and_exit_code_2(
 def test_a_run_that_is_not_there_does_not_go_on(tmp_path: Path) -> None:
     result = run_fit("resume=nowhere", cwd=tmp_path)
     assert result.returncode == 2
-    assert result.stderr.startswith("error: nowhere: there is no run to go on with")
+    assert result.stderr.startswith("error: nowhere: there is no run to resume here")
     assert not list(tmp_path.iterdir())
 
 
@@ -375,5 +375,5 @@ def test_a_fit_of_counts(sales: tuple[Path, pd.DataFrame], tmp_path: Path) -> No
     result = run_fit(*OF_SALES, *given, f"hydra.run.dir={tmp_path / 'no'}", cwd=tmp_path)
     assert result.returncode == 2
     assert "series 'left', 2024-01-01 00:00:00: " in result.stderr
-    assert "is no count" in result.stderr
+    assert "is not a count" in result.stderr
     assert not (tmp_path / "no" / "checkpoints").exists()

@@ -165,7 +165,7 @@ def test_two_processes_that_are_stopped_go_on_to_the_same_bytes(
     assert not (run / "metrics.json").exists()
     result = run_fit(f"resume={run}", cwd=folder)
     assert result.returncode == 0, result.stderr
-    assert "Going on after step" in result.stdout + result.stderr
+    assert "Continuing after step" in result.stdout + result.stderr
     assert (run / "model" / "model.safetensors").read_bytes() == long
 
 

@@ -37,9 +37,9 @@ DIMENSIONS = {
 MISTAKES = {
     "d=interval(2,1)": "must rise",
     "d=tag(log,interval(0,1))": "above 0",
-    "d=tag(lin,interval(0,1))": "tag 'lin' is not known",
-    "d=tag(log,choice(1,2))": r"tag\(log, ...\) is of interval",
-    "d=tag(log,range(1,9))": r"tag\(log, ...\) is of interval",
+    "d=tag(lin,interval(0,1))": "unknown tag 'lin'",
+    "d=tag(log,choice(1,2))": r"tag\(log, ...\) works only with interval",
+    "d=tag(log,range(1,9))": r"tag\(log, ...\) works only with interval",
     "d=range(3,3)": "empty",
     "d=1,2,1": "twice",
 }

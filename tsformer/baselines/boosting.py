@@ -61,7 +61,7 @@ def forecast_boosting(
     stretches = list(_stretches(store, np.unique(series), first, history))
     model = None
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of lags that reach behind the begin of a past
+        warnings.simplefilter("ignore")  # of lags that reach before the start of a past
         if stretches:
             model = _untrained(store.freq, history, num_threads)
             train = _frame(stretches, calendar)

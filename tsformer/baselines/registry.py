@@ -137,7 +137,7 @@ def _forecast_statistical(
     except BrokenProcessPool as error:
         raise TsformerError(
             f"a process that fits {MODELS[name]} has died, or could not start. In a script of your "
-            'own, call it under `if __name__ == "__main__":`; else memory may be short, then lower '
+            'own, call it under `if __name__ == "__main__":`. Otherwise memory may be short: lower '
             "num_workers."
         ) from error
 

@@ -111,7 +111,7 @@ def _own_random_numbers() -> Iterator[None]:
 def quantile_name(level: float) -> tuple[str, float]:
     """Return of which central interval, in percent, a quantile is which end: `lo`, 90 of 0.05.
 
-    The median is of an interval of 0 %, and taken to be the mean.
+    The median counts as a 0 % interval and is set to the mean.
     """
     percent = round(100 * abs(1 - 2 * level), 6)
     return "lo" if level < 0.5 else "hi", int(percent) if percent.is_integer() else percent

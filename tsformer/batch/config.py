@@ -61,7 +61,7 @@ class BatchConfig(Config):
     @model_validator(mode="after")
     def _check_engine(self) -> Self:
         if self.engine == "local" and self.ray.address is not None:
-            raise ValueError("ray.address is of engine=ray: set that too, or leave it out")
+            raise ValueError("ray.address needs engine=ray: set that too, or leave ray.address out")
         return self
 
 

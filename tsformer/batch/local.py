@@ -106,8 +106,9 @@ def _death(worker: BaseProcess, number: int) -> BatchError:
     worker.join()
     code = worker.exitcode or 0
     how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-    reason = ", perhaps since memory ran out" if code == -9 else ""
+    reason = ", perhaps because memory ran out" if code == -9 else ""
     return BatchError(
         f"{part_name(number)}: the process that forecast it {how}{reason}. Finished parts stay: "
-        "run the same again to go on, if need be with a smaller num_workers or rows_per_part."
+        "run the same command again to continue. If memory is short, lower num_workers or "
+        "rows_per_part."
     )

@@ -103,7 +103,7 @@ class Manifest(Config):
         """Tell what of another forecast's settings is not as here, in words."""
         told = []
         if self.fingerprint != other.fingerprint:
-            told.append(f"the model {other.model} is not the one of then, {self.model}")
+            told.append(f"the model changed: it was {self.model}, now {other.model}")
         for name in ("input", "future"):
             before, now = getattr(self, name), getattr(other, name)
             if before != now:
@@ -137,7 +137,7 @@ def output_alone(output: Path) -> Iterator[None]:
             stack.enter_context(folder_alone(output))
         except BlockingIOError as error:
             raise BatchError(
-                f"{output}: another forecast is writing there. Wait for its end, or name another "
+                f"{output}: another forecast is writing there. Wait until it ends, or choose another "
                 "output."
             ) from error
         except (FileExistsError, NotADirectoryError) as error:
@@ -171,8 +171,8 @@ def read_manifest(output: Path) -> Manifest | None:
         strange = [*({f"{FORECASTS}/{name}" for name in _names(output / FORECASTS)} - parts)]
     if strange:
         raise BatchError(
-            f"{output}: holds {min(strange)!r}, which is not of a forecast that was begun here. "
-            "Nothing is overwritten: name another output, or empty this folder."
+            f"{output}: holds {min(strange)!r}, which no forecast with this output wrote. "
+            "Nothing is overwritten: choose another output, or empty this folder."
         )
     return manifest
 
@@ -211,7 +211,7 @@ def _changed(name: str, before: Sequence[FileState], now: Sequence[FileState]) -
     then: Mapping[str, FileState] = {state.path: state for state in before}
     for state in now:
         if state.path not in then:
-            return f"{name}: the file {state.path} was not part of it"
+            return f"{name}: the file {state.path} is new"
         if state != then[state.path]:
             return f"{name}: the file {state.path} has changed"
     missing = sorted(set(then) - {state.path for state in now})

@@ -146,10 +146,10 @@ def read_part(job: Job, number: int) -> Done | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:  # Arrow's are these
-        raise DataError(f"{path}: damaged ({error}). Remove it, and run the same again.") from error
+        raise DataError(f"{path}: damaged ({error}). Remove it and run again.") from error
     footer = metadata.metadata or {}
     if footer.get(_FORECAST) != f"{job.key} {number}".encode():
-        raise DataError(f"{path}: not what was written here. Remove it, and run the same again.")
+        raise DataError(f"{path}: not written by this forecast. Remove it and run again.")
     errors = json.loads(footer.get(_ERRORS, b"[]"))
     rows = metadata.num_rows
     return Done(number, rows, rows // job.arguments["horizon"], [(id, why) for id, why in errors])
@@ -221,9 +221,9 @@ def _typed(forecast: pd.DataFrame, job: Job) -> pa.Table:
     zone = forecast["ds"].dt.tz
     if (zone is None) != (job.zone is None):
         raise DataError(
-            f"its times have {'no zone' if zone is None else f'the zone {zone}'}, where the "
-            f"table's first have {'none' if job.zone is None else job.zone}. Give all of them a "
-            "zone, or none."
+            f"its times have {'no zone' if zone is None else f'the zone {zone}'}, but the "
+            f"first times of the table have {'none' if job.zone is None else job.zone}. Give all "
+            "of them a zone, or none."
         )
     ids = forecast["unique_id"]
     kind = None if job.id_type is None else pa.type_for_alias(job.id_type)

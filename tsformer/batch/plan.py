@@ -18,7 +18,7 @@ from tsformer.data.types import IntArray
 # Where the rows of a part are: in the input, or, None, in a file that they are gathered in.
 Place: TypeAlias = tuple[Span, ...] | None
 
-# A run is some rows of one id, one behind the other, in one file. Of more runs than these (16
+# A run is some rows of one id, one after the other, in one file. Of more runs than these (16
 # bytes each), where each one stands is not kept: their rows are gathered.
 _MOST_RUNS = 1 << 24
 _MOST_SAMPLED = 1 << 20  # ids that are kept then

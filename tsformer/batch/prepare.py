@@ -66,7 +66,7 @@ def check_input(config: BatchConfig, forecaster: Forecaster, output: Path) -> In
     num_paths = config.num_samples or 0
     forecaster.asked(config.level, config.quantiles, num_paths, config.adaptive, config.seed)
     if output.resolve().is_relative_to(config.model.resolve()):
-        raise ConfigError(f"output={output} lies in the model folder: name another output.")
+        raise ConfigError(f"output={output} is inside the model folder: choose another output.")
     history = _open(config.input, forecaster, output)
     with errors_naming(config.input):
         columns = columns_of(history.names, forecaster.config)
@@ -138,5 +138,8 @@ def _open(path: Path, forecaster: Forecaster, output: Path) -> Source:
     folder = output.resolve()
     files = [file.resolve() for file in source.files]
     if folder.is_relative_to(path.resolve()) or any(file.is_relative_to(folder) for file in files):
-        raise ConfigError(f"output={output} and {path} lie in one another: name another output.")
+        raise ConfigError(
+            f"output={output} must not be inside the input {path}, or contain it: choose another "
+            "output."
+        )
     return source

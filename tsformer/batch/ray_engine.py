@@ -68,7 +68,7 @@ def forecast_by_ray(
                 done = read_part(job, row["number"])
                 if done is None:
                     raise BatchError(
-                        f"{job.output}: a part that an actor wrote is not to be seen here. Name a "
+                        f"{job.output}: a part that an actor wrote is not visible here. Choose a "
                         "folder that all machines share."
                     )
                 yield done

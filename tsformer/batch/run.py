@@ -145,9 +145,9 @@ def _prepare(config: BatchConfig, output: Path, at_least: int) -> Manifest:
     if known and config.resume:
         if differing := known.differences(fresh):
             raise BatchError(
-                f"{output}: the forecast that was begun here differs from this one: "
-                f"{'; '.join(differing)}. Begin anew with resume=false, which removes it, or name "
-                "another output."
+                f"{output}: the forecast that was started here differs from this one: "
+                f"{'; '.join(differing)}. Start again with resume=false, which removes it, or "
+                "choose another output."
             )
         remove_scratch(output, gathered=False)
         _gather_again(known, checked, config, output)
@@ -247,8 +247,8 @@ def _refuse_changes(manifest: Manifest) -> None:
         file = Path(state.path)
         if not file.exists() or FileState.of(file) != state:
             raise DataError(
-                f"{file}: changed while it was forecast from. Begin anew with resume=false when "
-                "nothing writes to it."
+                f"{file}: changed while the forecast was running. Start again with "
+                "resume=false when nothing writes to it."
             )
 
 
@@ -257,7 +257,7 @@ def _refuse_left_out(output: Path, done: Sequence[Done | None]) -> None:
         for id, reason in part.errors:
             raise DataError(
                 f"series {id!r} was left out by an earlier run with on_error=skip ({reason}). Set "
-                f"it again, or begin anew with resume=false: {output}"
+                f"on_error=skip again, or start again with resume=false: {output}"
             )
 
 

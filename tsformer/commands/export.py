@@ -21,7 +21,7 @@ class ExportConfig(Config):
         suffix = {"onnx": ".onnx", "torch_export": ".pt2"}[self.format]
         if not self.output.endswith(suffix):
             raise ValueError(
-                f"output={self.output!r}: a file of format={self.format} is called *{suffix}"
+                f"output={self.output!r}: a file of format={self.format} must end in {suffix}"
             )
         return self
 
@@ -34,8 +34,8 @@ def main(settings: dict[str, Any]) -> None:
 
     forecaster = Forecaster.load(config.model)
     export(forecaster, Path(config.output), config.format)
-    without = " but for the calibration of its intervals" if forecaster.conformal else ""
-    print(f"{config.output}: forecasts as {config.model} does{without}.")
+    without = ", except for the calibration of its intervals" if forecaster.conformal else ""
+    print(f"{config.output}: gives the same forecasts as {config.model}{without}.")
 
 
 def run() -> None:

@@ -18,7 +18,7 @@ def main(settings: dict[str, Any]) -> None:
     if unknown := sorted(settings.keys() - {"model", "input", "device", *arguments}):
         raise ConfigError(f"{unknown[0]}: there is no such setting")
     if not settings["output"]:
-        raise ConfigError("output: a folder is needed, which receives the model")
+        raise ConfigError("output: give a folder to write the model to")
     model, source, device = (settings.pop(name) for name in ("model", "input", "device"))
     Forecaster.load(model, device).fine_tune(source, **settings)
     log.info("Model folder: %s/model", settings["output"])

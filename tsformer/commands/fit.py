@@ -39,7 +39,7 @@ def settle_folder(arguments: list[str]) -> list[str]:
         from tsformer.run_folder import read_settings
 
         if swept or len(arguments) > 1:
-            raise ConfigError("resume=RUN goes on with the settings of that run: leave out others")
+            raise ConfigError("resume=RUN uses the settings of that run: leave out all others")
         run = re.sub(r"""^(['"])(.*)\1$""", r"\2", resumed[0])  # Hydra's quotes
         read_settings(Path(run))
         quoted = QuotedString(run.replace("${", "\\${"), Quote.single).with_quotes()

@@ -150,7 +150,7 @@ def _fill(
     if len(set(store.ids)) < len(store.ids):
         double = pd.Index(store.ids)[pd.Index(store.ids).duplicated()][0]
         raise DataError(
-            f"two series would be called {double!r}, of an id and a target column. Rename one."
+            f"two series would be called {double!r}, an id and a target column. Rename one."
         )
     _tell_missing(findings, found, store.ids, place, num_filled)
     return store
@@ -332,8 +332,8 @@ def _repeated(reader: Reader, rows: Rows, row: int, place: Placement) -> Finding
         "duplicate rows",
         f"{_series(reader.columns, list(reader.ids)[id])} has the time {place.stamp(time)} twice, "
         f"in {first} and {second}",
-        "Remove one; a fit may say with dataset.duplicates=first, mean or sum what counts, and "
-        "with dataset.id_column which column names the series.",
+        "Remove one. In a fit, dataset.duplicates=first, mean or sum says which value to use, and "
+        "dataset.id_column names the column of the series ids.",
     )
 
 
@@ -359,7 +359,7 @@ def _tell_missing(
     peculiar: list[tuple[Level, str, IntArray, str, str]] = [
         ("note", "gaps", gaps, "no rows at {:,} steps", "They are filled in as missing."),
         ("note", "empty target", empty * ~nothing, "{:,} rows without a value", ""),
-        ("warning", "no value at all", nothing, "no value", "Leave such series out."),
+        ("warning", "no value at all", nothing, "no value", "Remove such series."),
         ("note", "constant series", constant, "one value only", "Its scale is taken as 1."),
     ]
     for level, kind, counts, text, remedy in peculiar:

@@ -75,8 +75,9 @@ def cached_store(
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise DataError(
-                f"{folder}: no space is left for the cache of {root} ({error}). Make room, for "
-                "which this folder may be deleted, or name one on another disk with paths.cache=..."
+                f"{folder}: no space is left for the cache of {root} ({error}). Free some "
+                "space (this folder may be deleted), or set paths.cache=... to a "
+                "folder on another disk."
             ) from error
         raise CacheError(f"{folder}: the cache folder cannot be used ({error}).") from error
     return found

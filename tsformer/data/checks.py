@@ -28,7 +28,7 @@ def find_short(
         store: the series.
         groups: those that are forecast together, (N, C).
         findings: receives what is found.
-        train_end: grid position behind the last train row.
+        train_end: grid position after the last train row.
         context_length: L.
         horizon: H.
         short_series: `pad` or `drop`, what to do with series shorter than L + H.
@@ -47,8 +47,8 @@ def find_short(
             late,
             "late series",
             f"no row before the train part ends, at {store.grid[train_end - 1]}",
-            "They are scaled as the others are and not trained on. Change dataset.split if they "
-            "should be.",
+            "They are scaled like the others, but not trained on. Change dataset.split to train "
+            "on them.",
         ),
     ):
         if rows.any():
@@ -64,15 +64,15 @@ def check_transform(store: SeriesStore, transform: str, findings: Findings) -> N
 
 
 def check_counts(store: SeriesStore, head: str, findings: Findings) -> None:
-    """Find values that are no counts, which the head `negative_binomial` cannot take."""
+    """Find values that are not counts, which the head `negative_binomial` cannot take."""
     if head != "negative_binomial":
         return
     finding = find_values(
         store,
         # Whole as far as float32 tells, in which a store holds them.
         lambda values: (values < 0) | (np.abs(values - values.round()) > 1e-7 * values),
-        "values that are no counts",
-        "is no count, 0 or a whole number above, which model.head=negative_binomial takes",
+        "values that are not counts",
+        "is not a count such as 0, 1 or 2, which model.head=negative_binomial needs",
         "Set model.head=quantile.",
     )
     if finding:

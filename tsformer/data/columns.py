@@ -130,19 +130,19 @@ def find_columns(
         raise DataError(f"column {double[0]!r} cannot be used twice.")
     if id is None and (static_covariates or weight):
         raise DataError(
-            f"column {(*static_covariates, weight)[0]!r} tells series apart, which takes a long "
-            "table: one row a series and time, with an id column (dataset.id_column)."
+            f"column {(*static_covariates, weight)[0]!r} describes a series, so the table must be "
+            "long, with an id column (dataset.id_column) and one row for each series and time."
         )
     covariates = {*columns.covariates, *columns.static_covariates}
     strange = [name for name in categorical if name not in covariates]
     if strange:
         raise DataError(
-            f"dataset.categorical: {strange[0]!r} is none of the covariates. Name it in "
+            f"dataset.categorical: {strange[0]!r} is not a covariate. Name it in "
             "dataset.past_covariates, future_covariates or static_covariates too."
         )
     if id is not None and not named and len(target) > 1:
         raise DataError(
-            f"a table with the id column {id!r} has the columns {list(target)} left over for its "
-            "target. Name the target with dataset.target, one or several columns."
+            f"a table with the id column {id!r} has several columns that could be the target: "
+            f"{list(target)}. Name the target with dataset.target, one or several columns."
         )
     return columns

@@ -154,8 +154,8 @@ def shared_covariates(store: SeriesStore) -> SeriesStore:
             stamp = store.stamps(start + different[:1])[0]
             raise DataError(
                 "model.channels=joint puts all series into one sample, so they must share their "
-                f"covariates, but these differ between series: {store.ids[series]!r} has others at "
-                f"{stamp} than a series before it. Drop the covariates, or set "
+                f"covariates, but these differ between series: {store.ids[series]!r} has other "
+                f"values at {stamp} than a series before it. Drop the covariates, or set "
                 "model.channels=independent."
             )
         shared[start:end], filled[start:end] = rows, True

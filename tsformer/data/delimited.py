@@ -26,7 +26,7 @@ _MISSING = [
     *("NaN", "nan", "-NaN", "-nan", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
 ]
 _FIRST_ROWS = 100  # of a file, that show whether it has decimal commas
-_EXCESS = ""  # name of a column behind the last; no other is called so
+_EXCESS = ""  # name of a column after the last; no other is called so
 
 
 class Dialect(NamedTuple):

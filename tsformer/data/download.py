@@ -120,10 +120,10 @@ def _fetch(url: str, part: Path, progress: bool, tries: int, wait: float, timeou
             if number < tries - 1:
                 time.sleep(wait * 2**number)
     have = part.stat().st_size if part.exists() else 0
-    kept = f" The {have:,} bytes that have come are kept in {part}." if have else ""
+    kept = f" The {have:,} bytes received so far are kept in {part}." if have else ""
     raise DataError(
         f"{url} could not be downloaded in {tries} tries: {what}.{kept}\n"
-        "Run the same again when the connection is better."
+        "Run the same command again when the connection is better."
     )
 
 
@@ -196,8 +196,9 @@ def _check(url: str, part: Path, sha256: str) -> None:
     if got != sha256:
         part.unlink()
         raise DataError(
-            f"{url} gave another file than expected, and it was removed.\n"
+            f"{url} is not the expected file, and was removed.\n"
             f"  sha256 expected {sha256}\n  sha256 got      {got}\n"
-            "Run the same again in case bytes were damaged on the way. If it stays so, the file "
-            f"at this address has changed: take it with dataset.sha256={got} if you trust it."
+            "Run the same command again in case bytes were damaged on the way. If this repeats, "
+            "the file at this address has changed: if you trust it, accept it with "
+            f"dataset.sha256={got}."
         )

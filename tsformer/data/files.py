@@ -171,7 +171,7 @@ def file_chunks(
         text: columns that are read from text as text, so that the id 007 stays 007; of other
             files they become categories if they are text.
         values: of a frame, at most, see `chunk_rows`.
-        span: first row to read, and the one behind the last; of Parquet files alone. None: all.
+        span: first row to read, and the one after the last; of Parquet files alone. None: all.
 
     Raises:
         DataError: the file cannot be read.

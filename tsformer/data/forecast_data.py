@@ -48,7 +48,7 @@ class ForecastData:
         scaler: statistics of the target in the train rows.
         covariates: how covariates reach the network.
         static: how static covariates do.
-        train_end: position of the grid behind the last train row.
+        train_end: position of the grid after the last train row.
         train: train windows, as a dataset of batches.
         validation: validation windows.
         test: test windows; none need be there where a training goes on.
@@ -121,7 +121,7 @@ class ForecastData:
     def _note_no_years(self) -> None:
         begin, end = self.store.grid[0], self.store.grid[self.train_end - 1]
         text = f"the train rows, {begin:%Y-%m-%d} to {end:%Y-%m-%d}, span less than two years"
-        remedy = "The place in the year is no covariate."
+        remedy = "The day of the year is not used as a covariate."
         self.findings.add(Finding("note", "no years", text, remedy))
 
     @property

@@ -37,11 +37,11 @@ def as_table(table: Any) -> Table:
         name = f"{type(table).__module__}.{type(table).__qualname__}"
         if not hasattr(table, "__arrow_c_stream__"):
             raise DataError(
-                f"an object of type {name} is no table. Give a pandas frame, a Polars DataFrame "
+                f"an object of type {name} is not a table. Give a pandas frame, a Polars DataFrame "
                 "or LazyFrame, a pyarrow Table, an object with __arrow_c_stream__, or the path of "
                 "a file."
             )
-        with _naming(f"an object of type {name} is no table"):
+        with _naming(f"an object of type {name} is not a table"):
             table = pa.table(table)
     names = pd.Index(column_names(table))
     if not names.is_unique:

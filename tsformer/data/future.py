@@ -25,7 +25,7 @@ def read_future(
     groups: IntArray,
     horizon: int,
 ) -> tuple[FloatArray, dict[str, tuple[str, ...]]]:
-    """Return the future covariates over the horizon behind each group of series.
+    """Return the future covariates over the horizon after each group of series.
 
     Args:
         future: covariates by series and time; rows outside the horizons are ignored. Only needed
@@ -55,7 +55,7 @@ def read_future(
     if missing:
         raise DataError(f"future: no column {missing[0]!r}; it needs {needed}.")
 
-    ends = store.ends[groups].max(axis=1)  # grid position behind each history, (N,)
+    ends = store.ends[groups].max(axis=1)  # grid position after each history, (N,)
     try:
         values, categories = _values(future, columns)
         group, position = _locate(store, groups, future, columns, int(ends.min()))
@@ -69,8 +69,8 @@ def read_future(
     ahead[group, step] = values[row]
     if not np.array_equal(ahead[group, step], values[row], equal_nan=True):
         raise DataError(
-            "future: rows of the same time differ. Keep one row of each series and time; series "
-            "that are forecast together share their covariates."
+            "future: has different values for the same series and time. Keep one row for each; "
+            "series that are forecast together share their covariates."
         )
     numeric = [place for place, name in enumerate(names) if name not in columns.categorical]
     absent = np.isnan(ahead[:, :, numeric]).any(axis=2)  # (N, H); a category may be empty
@@ -86,7 +86,7 @@ def read_future(
             f"future: no value of {list(names)} for series {store.ids[groups[first, 0]]!r} at "
             f"{times[0]}{f' to {times[-1]}' if len(times) > 1 else ''} ({len(times)} of {horizon} "
             f"steps; {lacking.sum()} of {len(groups)} series lack some). Its history ends at "
-            f"{last}: give a row for each of the {horizon} steps behind it, or leave the series "
+            f"{last}: give a row for each of the {horizon} steps after it, or leave the series "
             "out of the history."
         )
     return ahead, categories

@@ -97,7 +97,7 @@ def open_gathered(file: Path, text_columns: Collection[str] = ()) -> Source:
 
 def _write(waiting: Mapping[int, list[pa.Table]], file_of: Callable[[int], Path]) -> None:
     for number, tables in waiting.items():
-        # Streams one behind the other: none has to stay open, however many parts there are.
+        # Streams one after the other: none has to stay open, however many parts there are.
         with file_of(number).open("ab") as file:
             for table in tables:
                 with pa.ipc.new_stream(file, table.schema) as writer:

@@ -82,8 +82,8 @@ def _to_floats(column: pd.Series, name: str, findings: Findings, place: Place) -
         numbers = pd.to_numeric(column, errors="coerce")
     except OverflowError as error:
         raise DataError(
-            f"column {name!r} holds a whole number of hundreds of digits ({error}). Correct it, or "
-            "do not use the column."
+            f"column {name!r} holds a whole number with hundreds of digits ({error}). Correct it, "
+            "or do not use the column."
         ) from error
     values: FloatArray = numbers.to_numpy(dtype=np.float64, na_value=np.nan)
     # Of numbers, no NaN is wrong: pandas tells NaN from NA in some types.
@@ -137,8 +137,8 @@ def parse_texts(
         codes, values = pd.factorize(column)
     except (TypeError, pa.ArrowNotImplementedError) as error:
         raise DataError(
-            f"column {name!r} holds values of type {column.dtype} that are no names ({error}). "
-            "Convert them to text, or do not use the column."
+            f"column {name!r} holds values of type {column.dtype} that are not category names "
+            f"({error}). Convert them to text, or do not use the column."
         ) from error
     texts = [as_text(value) for value in values]
     try:
@@ -230,7 +230,7 @@ def _to_stamps(
             (
                 "not a time",
                 absent & ~missing,
-                "is not a time of the form of the others",
+                "is not a time in the format of the other rows",
                 "Write all times in one form, such as 2024-01-31 13:00.",
             ),
         ):
@@ -349,7 +349,7 @@ def infer_freq(stamps: pd.DatetimeIndex, time_zone: str | None = None) -> str:
         DataError: fewer than two stamps.
     """
     if len(stamps) < 2:
-        raise DataError("one time stamp alone has no step. Give dataset.freq.")
+        raise DataError("one time stamp is not enough to find the step. Give dataset.freq.")
     if time_zone is not None and np.median(np.diff(stamps.asi8)) >= 23 * 3_600_000_000:
         stamps = wall_clock(stamps, time_zone)
     if len(stamps) >= 3:

@@ -101,8 +101,8 @@ def lay_out(
     grid = grid_stamps(stamps, zone, freq)
     if pd.date_range(grid[-1], periods=1, freq=freq)[0] != grid[-1]:  # as weeks from W-SUN
         raise DataError(
-            f"the last time {grid[-1]} is not one of freq={freq!r}. Give the dataset.freq that "
-            "goes on from it."
+            f"the last time {grid[-1]} is not on the grid of freq={freq!r}. Give a dataset.freq "
+            "whose grid it is on."
         )
     starts, lengths = np.zeros(1, np.int64), np.array([len(grid)])
     return Placement(grid, grid.min(), freq, zone, regular, starts, lengths)

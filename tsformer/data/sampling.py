@@ -43,7 +43,7 @@ class BatchSampler(Sampler[IntArray]):
             shuffle: draw windows at random; the next three arguments say how.
             over: all `windows` are as likely; or each draw takes one of the `series`, all as
                 likely, and then one of its windows, with replacement.
-            weights: how much likelier each group of series is, (N,), with replacement.
+            weights: relative draw probability of each group of series, (N,), with replacement.
             windows_per_epoch: windows drawn an epoch; None: as many as there are.
             seed: of the draws.
             rank: of this process.

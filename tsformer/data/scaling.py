@@ -37,7 +37,8 @@ class Scaler:
         fallback_std: likewise.
         per: each `series` has its own statistics, or all have those of the `dataset`, or 0 and 1.
         method: `standard` or `robust`.
-        transform: of values before all else; `log1p` is ln(1 + x), `asinh` its like for any sign.
+            transform: of values before all else; `log1p` is ln(1 + x), `asinh` is similar, and
+            also takes negative values.
         unfitted: which of `ids` had no value to fit, and have the fallback until they have.
     """
 

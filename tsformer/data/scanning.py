@@ -23,7 +23,7 @@ from tsformer.data.parsing import (
 from tsformer.data.sources import Chunk, Source
 from tsformer.data.types import BoolArray, FloatArray, IntArray
 
-_AS_MEAN = "Its mean over the train rows is taken."
+_AS_MEAN = "Its mean over the train rows is used instead."
 # Of so many rows, the ids and times of the first pass are kept for the second (24 bytes a row).
 _MOST_KNOWN_ROWS = 4_000_000
 _NEVER = np.iinfo(np.int64).max
@@ -64,7 +64,7 @@ class Scan:
         ids: in order of appearance, with their number.
         count: rows, (I,).
         observed: rows with a value, (I, C).
-        unsorted: whether rows come behind a later one, (I,).
+        unsorted: whether rows come after a later one, (I,).
         first: earliest time, microseconds since 1970, (I,).
         last: latest time, (I,).
         low: smallest value, inf where there is none, (I, C).
@@ -242,7 +242,7 @@ def _grow(scan: Scan, size: int) -> None:
 
 
 def _find_unsorted(rows: Rows, last: IntArray) -> IntArray:
-    """Return ids of which a row comes behind a later one; `last` is of the chunks before."""
+    """Return ids of which a row comes after a later one; `last` is of the chunks before."""
     id, time = rows.id, rows.time
     if (np.diff(id) < 0).any() and (np.diff(time) < 0).any():
         order = np.argsort(id, kind="stable")

@@ -39,7 +39,7 @@ class Span(NamedTuple):
 
     Attributes:
         file: that the rows are in.
-        rows: the first one, and the one behind the last; of Parquet files alone. None: all.
+        rows: the first one, and the one after the last; of Parquet files alone. None: all.
     """
 
     file: Path

@@ -15,7 +15,7 @@ BLOCK_ROWS = 1 << 22
 
 @dataclass(frozen=True)
 class SeriesStore:
-    """S series on one grid of time, one behind the other.
+    """S series on one grid of time, one after the other.
 
     Series s begins at grid position `starts[s]`; its value at position t lies in row
     `offsets[s] + t - starts[s]` of `target`. A table's id with C target columns gives C series,
@@ -84,7 +84,7 @@ class SeriesStore:
 
     @cached_property
     def ends(self) -> IntArray:
-        """Position on the grid behind each series' last row, (S,)."""
+        """Position on the grid after each series' last row, (S,)."""
         return self.starts + self.lengths
 
     def values(self, series: int, begin: int, end: int) -> FloatArray:
@@ -137,7 +137,7 @@ class SeriesStore:
         return stamps.tz_convert(self.time_zone)
 
     def until(self, ends: IntArray | int) -> "SeriesStore":
-        """Return the store without the rows at grid position `ends`, (S,) or one, and behind it.
+        """Return the store without the rows at grid position `ends`, (S,) or one, and after it.
 
         Series may lose all their rows. Covariates keep theirs, which no series reaches any more.
         """

@@ -104,7 +104,7 @@ class WindowIndex:
             store: the series.
             groups: those that are forecast together, (N, C).
             begin: first grid position of targets.
-            end: position behind the last one.
+            end: position after the last one.
             context_length: L.
             horizon: H.
             stride: steps from one window of a group to the next.
@@ -149,7 +149,7 @@ class WindowDataset(Dataset[WindowBatch]):
             context_length: L.
             horizon: H.
             num_future_covariates: how many of the covariates, the first ones, are known ahead, Ff.
-            future: encoded covariates known ahead of windows behind the groups' ends, (N, H, Ff).
+            future: encoded covariates known ahead of windows after the groups' ends, (N, H, Ff).
         """
         self.store = store
         self.index = index
@@ -165,7 +165,7 @@ class WindowDataset(Dataset[WindowBatch]):
         # Where windows begin that lie wholly within the rows of all their series.
         self.earliest = store.starts[index.groups].max(axis=1)
         self.latest = store.ends[index.groups].min(axis=1) - context_length - horizon
-        # What is to be subtracted from a row of the store and what it is to be divided by.
+        # Subtracted from, then divided into, each stored row.
         self.shift = (scaler.mean - store.centers).astype(np.float32)
         self.std = scaler.std.astype(np.float32)
         self.context_length = context_length

@@ -150,8 +150,10 @@ def _compare(
     overlap = _overlap(cutoffs, horizon)
     needed = _FEWEST * (overlap + 1)
     if len(cutoffs) < needed:
-        reason = f", as a window overlaps {overlap} later ones" if overlap else ""
-        figures["note"] = f"a test takes {needed} cutoffs{reason}; there are {len(cutoffs)}"
+        reason = f", because each window overlaps the next {overlap}" if overlap else ""
+        figures["note"] = (
+            f"the test needs at least {needed} cutoffs{reason}; there are {len(cutoffs)}"
+        )
         if len(members) >= _FEWEST:
             figures["low"], figures["high"] = block_bootstrap(_sums(pairs, by_series), 1, seed)
             figures["method"] = "series"

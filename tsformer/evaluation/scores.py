@@ -45,14 +45,16 @@ def comparable(frame: pd.DataFrame) -> pd.DataFrame:
     if seen.empty:
         raise DataError(
             "no step that was forecast has a truth: all are missing. Give a table that has values "
-            "behind the cutoffs."
+            "after the cutoffs."
         )
     none = [name for name in point_columns(seen) if seen[name].isna().all()]
     quantiles = [column for name in none for column in quantile_columns(seen, name).values()]
     seen = seen.drop(columns=[*none, *quantiles])
     rows = seen[seen[point_columns(seen)].notna().all(axis=1)]
     if rows.empty:
-        raise DataError("no step has a forecast of each method. Leave out baselines, or all.")
+        raise DataError(
+            "no step has a forecast of each method. Remove some baselines, or all of them."
+        )
     return rows
 
 
@@ -60,11 +62,11 @@ def score(frame: Any, by: str | None = None, *, scales: Scales | None = None) ->
     """Return the scores of each method, over all rows alike or within groups of them.
 
     Args:
-        frame: `unique_id, ds, y` and forecasts, one column of numbers, `METHOD`, a method, and its
+            frame: `unique_id, ds, y` and forecasts, one column of numbers, `METHOD`, a method, and its
             quantiles `METHOD-lo-90, METHOD-hi-90` or `METHOD-q-0.1`; rows without a truth, or
-            without a forecast of each method, count not (see `comparable`). A pandas or
+            without a forecast of each method, are ignored (see `comparable`). A pandas or
             Polars frame, or a pyarrow table.
-        by: column whose groups are scored each, also `horizon step`, `hour`, `weekday` or `month`,
+            by: column whose groups are scored each, also `horizon step`, `hour`, `weekday` or `month`,
             as `with_groups` tells them; None: all rows together.
         scales: of the series; without them MASE, RMSSE and MSIS are left out, and series without
             a scale do not count in them.
@@ -121,7 +123,7 @@ def mean_over_series(by_series: pd.DataFrame, weights: pd.Series | None = None) 
         weights: by series, at least 0; None: all alike.
 
     Returns:
-        One row a method; series whose score is NaN count not in it.
+        One row a method; series whose score is NaN are ignored.
     """
     weight = np.ones(len(by_series))
     if weights is not None:

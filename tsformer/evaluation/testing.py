@@ -33,7 +33,7 @@ class Evaluation(NamedTuple):
         scaled: in units of the scaler.
         original: in units of the table.
         quantiles: of the quantiles that the model is configured for, in units of the table; None
-            of a method that forecasts points alone.
+                of a method that gives only point forecasts.
         model_scaled: of another method: the model's errors on the steps that the method forecasts,
             in units of the scaler, as a naive forecast has none where a series is too young.
     """

@@ -89,7 +89,7 @@ class QuantileHead(Head):
         self.num_parameters = len(self.levels)
         self.median = self.levels.index(0.5)
         scores = normal_scores(self.levels)
-        # Gaps of which a raw 0 makes those of a standard normal.
+        # Offsets chosen so that raw output 0 gives standard-normal quantile gaps.
         self.offsets = inverse_softplus(scores.diff())
 
     def parameters(self, raw: Tensor, mean: Tensor, std: Tensor) -> Tensor:

@@ -131,6 +131,6 @@ def _heatmap(
 
 
 def _end(maps: "AttentionMaps") -> pd.DatetimeIndex:
-    """Return the time behind the horizon's last step, (1,)."""
+    """Return the time after the horizon's last step, (1,)."""
     step = (maps.horizon[-1] - maps.context[-1]) / len(maps.horizon)
     return pd.DatetimeIndex([maps.horizon[-1] + step])

@@ -92,7 +92,7 @@ def window_views(
 
     def view(number: int) -> WindowView:
         series, origin = int(windows.series[number]), int(windows.origins[number])
-        # A channel may begin behind the others that it is forecast with.
+        # A channel may begin after the others that it is forecast with.
         begin = min(max(origin - context, int(store.starts[series])), origin - 1)
         stamps = in_zone(store.stamps(np.arange(begin, origin + steps)), zone)
         seen, ahead = stamps[: origin - begin], stamps[origin - begin :]

@@ -87,7 +87,7 @@ def fit_report(
 
 
 def _divided(errors: Errors, scale: FloatArray) -> Errors:
-    """Return errors in units of a scale, (N, C); those without one count not."""
+    """Return errors in units of a scale, (N, C); those without one are ignored."""
     known = ~np.isnan(scale)
     units = np.where(known, scale, np.inf)[:, None]
     return errors.of(known)._replace(absolute=errors.absolute / units)
@@ -136,7 +136,7 @@ def _by_calendar(
     if number == len(data.test) or not tables:
         return tables, []
     some = f"{number:,} of {len(data.test):,} test windows"
-    return tables, [f"Errors by {', '.join(groups)} are of {some}, drawn at random."]
+    return tables, [f"Errors by {', '.join(groups)} are computed on {some}, drawn at random."]
 
 
 def _parts(data: ForecastData) -> dict[str, Cell]:

@@ -32,8 +32,8 @@ _FORECASTS = """
 """
 _CALIBRATION = """
 <p>A quantile of level 0.9 should lie above 90 % of the truths. On the dotted line it does; above
-the line forecasts were too high, below it too low. A curve flatter than the line tells of
-intervals that are too narrow, a steeper one of intervals that are too wide.</p>
+the line forecasts were too high, below it too low. A curve flatter than the line means
+intervals that are too narrow, a steeper one means intervals that are too wide.</p>
 """
 
 
@@ -128,7 +128,7 @@ def _series(report: Report, series: Sequence[str]) -> str:
     places = {name: place for place, name in enumerate(series)}
     table, note = series_table(report.series, method_names(report), places)
     unit = f" in {report.unit}" if report.unit else ""
-    linked = " A series that is a link has forecasts to look at above." if series else ""
+    linked = " Click a linked series to see its forecasts above." if series else ""
     lead = f"{_error(report)}{unit}, the worst series first. {note}{linked}"
     return _card("", f"<p>{escape(lead)}</p>{table}")
 

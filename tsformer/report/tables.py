@@ -110,8 +110,9 @@ def comparison_figures(comparison: pd.DataFrame, loss: str, *, is_scaled: bool) 
         rows.append([row["baseline"], less, interval, p_value, f"{row['num_cutoffs']:,}"])
     name = {"mae": "MASE", "mse": "Scaled MSE"}[loss] if is_scaled else loss.upper()
     note = (
-        f"By how much its {name} is less, each step alike; the interval is a bootstrap's, p that "
-        "of Diebold and Mariano's test over cutoffs: below 0.05 the difference is more than chance."
+        f"How much lower its {name} is, all steps weighted equally. The interval is from a "
+        "bootstrap, p from the Diebold-Mariano test over cutoffs: below 0.05 the difference is "
+        "more than chance."
     )
     for reason in dict.fromkeys(filter(None, comparison.get("note", ()))):
         note += f" Not given: {reason}."

@@ -157,14 +157,14 @@ def _dimension(override: Override) -> Dimension:
         return Interval(low, high, log=log, whole=whole)
     if isinstance(sweep, RangeSweep):
         if _is_log(override, sweep.tags):
-            raise ConfigError(f"{_line(override)}: tag(log, ...) is of interval(...)")
+            raise ConfigError(f"{_line(override)}: tag(log, ...) works only with interval(...)")
         numbers = sorted(sweep.range())
         if not numbers:
             raise ConfigError(f"{_line(override)}: the range is empty")
         whole = all(isinstance(number, int) for number in numbers)
         return Interval(numbers[0], numbers[-1], step=abs(sweep.step), whole=whole)
     if _is_log(override, getattr(sweep, "tags", set())):
-        raise ConfigError(f"{_line(override)}: tag(log, ...) is of interval(...)")
+        raise ConfigError(f"{_line(override)}: tag(log, ...) works only with interval(...)")
     return _choice(override)
 
 
@@ -173,13 +173,13 @@ def _choice(override: Override) -> Choice:
     if not values:
         raise ConfigError(f"{_line(override)}: there is no such value")
     if len(set(values)) < len(values):
-        raise ConfigError(f"{_line(override)}: names a value twice")
+        raise ConfigError(f"{_line(override)}: lists a value twice")
     return Choice(values)
 
 
 def _is_log(override: Override, tags: set[str]) -> bool:
     if unknown := sorted(tags - {"log"}):
-        raise ConfigError(f"{_line(override)}: tag {unknown[0]!r} is not known; log is")
+        raise ConfigError(f"{_line(override)}: unknown tag {unknown[0]!r}; only log is supported")
     return "log" in tags
 
 

@@ -153,7 +153,7 @@ def _open_storage(storage: str) -> optuna.storages.BaseStorage:
 
 
 def _mend_journal(path: Path) -> None:
-    """Cut off a last line that has no end: Optuna would write the next one behind it."""
+    """Cut off a last line that has no end: Optuna would write the next one after it."""
     if not path.exists():
         return
     with path.open("rb+") as file:

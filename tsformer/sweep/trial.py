@@ -65,7 +65,9 @@ def _held(run: Path) -> Iterator[None]:
         try:
             stack.enter_context(alone(lock, wait=False))
         except BlockingIOError:
-            log.info("%s: a process of the sweep that was killed is still at it; waiting", run)
+            log.info(
+                "%s: a process of the killed sweep is still using this run folder; waiting", run
+            )
             stack.enter_context(alone(lock))
         yield
 
