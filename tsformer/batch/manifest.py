@@ -137,8 +137,8 @@ def output_alone(output: Path) -> Iterator[None]:
             stack.enter_context(folder_alone(output))
         except BlockingIOError as error:
             raise BatchError(
-                f"{output}: another forecast is writing there. Wait until it ends, or choose another "
-                "output."
+                f"{output}: another forecast is writing there. Wait until it ends, or choose "
+                "another output."
             ) from error
         except (FileExistsError, NotADirectoryError) as error:
             raise BatchError(f"{output}: is a file. Name a folder with output=...") from error

@@ -62,11 +62,11 @@ def score(frame: Any, by: str | None = None, *, scales: Scales | None = None) ->
     """Return the scores of each method, over all rows alike or within groups of them.
 
     Args:
-            frame: `unique_id, ds, y` and forecasts, one column of numbers, `METHOD`, a method, and its
+        frame: `unique_id, ds, y` and forecasts, one column of numbers, `METHOD`, a method, and its
             quantiles `METHOD-lo-90, METHOD-hi-90` or `METHOD-q-0.1`; rows without a truth, or
             without a forecast of each method, are ignored (see `comparable`). A pandas or
             Polars frame, or a pyarrow table.
-            by: column whose groups are scored each, also `horizon step`, `hour`, `weekday` or `month`,
+        by: column whose groups are scored each, also `horizon step`, `hour`, `weekday` or `month`,
             as `with_groups` tells them; None: all rows together.
         scales: of the series; without them MASE, RMSSE and MSIS are left out, and series without
             a scale do not count in them.
