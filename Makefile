@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: fit test lint docs clean
+.PHONY: fit test lint docs coverage clean
 
 fit: .venv/ready
 	$(BIN)/python scripts/fit.py dataset=electricity
@@ -15,6 +15,13 @@ lint: .venv/ready
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
+# Lines that tests run, those of scripts and of their processes too; slower than make test.
+coverage: .venv/ready
+	$(BIN)/python -m coverage erase
+	OMP_NUM_THREADS=1 $(BIN)/python -m coverage run -m pytest -n auto --maxprocesses 4 --dist loadfile
+	$(BIN)/python -m coverage combine --quiet
+	$(BIN)/python -m coverage report --fail-under 95
+
 docs: .venv/ready
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
@@ -25,4 +32,4 @@ docs: .venv/ready
 	touch $@
 
 clean:
-	rm -rf .venv site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv site .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .hypothesis
