@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tsformer.data.moments import NORMAL_IQR
 from tsformer.data.types import BoolArray, Float32Array, FloatArray, IntArray
 from tsformer.data.windows import WindowBatch, WindowDataset, WindowIndex
 
@@ -15,7 +16,6 @@ F = TypeVar("F", np.float32, np.float64)
 MAX_WINDOWS = 1000  # of a group: more would hardly move an order statistic
 MAX_SCORES = 50_000_000  # 200 MB
 
-_NORMAL_IQR = 1.349  # interquartile range of a normal distribution of standard deviation 1
 _ROUNDING = 1e-9  # 20 x 0.55 is a little above 11
 
 
@@ -280,7 +280,7 @@ def step_size(forecast: NDArray[Any], target: NDArray[Any], rate: float = 0.02) 
     middle = forecast if forecast.ndim == target.ndim else forecast[..., forecast.shape[-1] // 2]
     scores = (target - middle).astype(np.float64)[..., None]
     quartiles, _ = _order_statistics(scores, (0.25, 0.75), np.array([True, False]))
-    return rate * np.nan_to_num(np.diff(quartiles, axis=-1)) / _NORMAL_IQR
+    return rate * np.nan_to_num(np.diff(quartiles, axis=-1)) / NORMAL_IQR
 
 
 def _widening(

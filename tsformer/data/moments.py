@@ -4,6 +4,8 @@ import numpy as np
 
 from tsformer.data.types import FloatArray, IntArray
 
+NORMAL_IQR = 1.349  # interquartile range of a normal distribution of standard deviation 1
+
 
 def moments(values: FloatArray, count: IntArray) -> tuple[FloatArray, FloatArray]:
     """Return mean and variance (ddof=0) of groups of consecutive values, (N,) each.

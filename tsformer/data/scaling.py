@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tsformer.data.findings import Finding
-from tsformer.data.moments import moments, nonzero_spread, pooled
+from tsformer.data.moments import NORMAL_IQR, moments, nonzero_spread, pooled
 from tsformer.data.store import SeriesStore
 from tsformer.data.types import BoolArray, FloatArray, IntArray
 
@@ -18,7 +18,6 @@ Per = Literal["series", "dataset", "none"]
 Method = Literal["standard", "robust"]
 Transform = Literal["none", "log1p", "asinh"]
 
-_NORMAL_IQR = 1.349  # interquartile range of a normal distribution of standard deviation 1
 _Function = Callable[[FloatArray], FloatArray]
 _FORWARD: dict[Transform, _Function] = {"none": np.asarray, "log1p": np.log1p, "asinh": np.arcsinh}
 _BACKWARD: dict[Transform, _Function] = {"none": np.asarray, "log1p": np.expm1, "asinh": np.sinh}
@@ -208,7 +207,7 @@ def _fit_series(
         else:
             _, variance = moments(values, count)
             lower, center, upper = _quartiles(values, count)
-            spread = np.where(upper > lower, (upper - lower) / _NORMAL_IQR, np.sqrt(variance))
+            spread = np.where(upper > lower, (upper - lower) / NORMAL_IQR, np.sqrt(variance))
         counts[first:last], centers[first:last], spreads[first:last] = count, center, spread
     return counts, centers, spreads
 
@@ -255,5 +254,5 @@ def _fit_dataset(
             filled += len(block)
         quartiles = np.quantile(values, [0.25, 0.5, 0.75], overwrite_input=True)
         lower, center, upper = quartiles.astype(np.float64) + midst
-        spread = (upper - lower) / _NORMAL_IQR if upper > lower else values.std()
+        spread = (upper - lower) / NORMAL_IQR if upper > lower else values.std()
     return float(center), float(nonzero_spread(center, spread))
