@@ -221,13 +221,13 @@ def test_new_series_are_scaled_by_their_own_rows_or_as_the_dataset(settings):
 
 
 def test_series_that_had_no_value_to_fit_are_fitted_when_they_have_some():
-    scaler = fitted()
+    store = some_store()
+    scaler = Scaler.fit(store, END)
     assert scaler.unfitted == ("late", "empty")
     assert not scaler.knows(["a", "late"])
     assert scaler.knows(["a", "b", "c"])
-    assert fitted(per="dataset").knows(["late", "new"])
-    store = some_store()  # with the rows behind END
-    adapted = scaler.adapt(store)
+    assert Scaler.fit(store, END, per="dataset").knows(["late", "new"])
+    adapted = scaler.adapt(store)  # with the rows after END
     own = [np.mean(train_values(store, 2, 20)), np.std(train_values(store, 2, 20))]
     assert_allclose([adapted.mean[2], adapted.std[2]], own, rtol=1e-12)
     assert_array_equal(adapted.mean[[0, 1, 3]], scaler.mean[[0, 1, 3]])
