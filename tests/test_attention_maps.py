@@ -155,7 +155,7 @@ PRICED = Columns("unique_id", "ds", ("y",), (), ("price",))
     [
         (None, lambda x: x.drop(columns="y"), "needs the columns"),
         (None, lambda x: pd.concat([x, x.head(1)]), "series 'a'"),
-        (None, lambda x: x.assign(y=x["y"].where(x["unique_id"] == "a")), "no value to forecast"),
+        (None, lambda x: x.assign(y=x["y"].where(x["unique_id"] == "a")), "no observed value"),
         (None, lambda x: x.assign(y=x["y"] * 1e300), "too large"),
         (PRICED, lambda x: x.assign(price=1.0), r"future covariates \['price'\]"),
     ],

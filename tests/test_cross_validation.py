@@ -336,7 +336,7 @@ def test_series_that_end_together_share_their_trainings(monkeypatch) -> None:
 
 @pytest.mark.filterwarnings("ignore:.*:UserWarning:lightning")
 def test_too_few_rows_to_refit_to_are_told_with_their_cutoff() -> None:
-    told = r"rows up to 2024-03-01 02:00:00: the table has 3 steps, .*series that end early"
+    told = r"rows up to 2024-03-01 02:00:00: the table has 3 steps\. .*series that end early"
     with pytest.raises(DataError, match=told):
         make_forecaster().cross_validate(make_long({"a": 60, "early": H + 3}), refit=True)
 

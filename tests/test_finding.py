@@ -107,7 +107,7 @@ def test_on_a_cpu_there_is_no_limit_to_find(fit_config) -> None:
 def test_several_ranks_find_nothing(flag: str, fit_config, monkeypatch) -> None:
     data = make_data(fit_config, **{flag: True})
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(ConfigError, match=r"in one process: find them with trainer\.devices=1"):
+    with pytest.raises(ConfigError, match=r"in one process\. Set trainer\.devices=1"):
         find_settings(data, builder(data))
 
 

@@ -479,7 +479,7 @@ def test_lost_rows_and_damaged_parts_are_told(model: Path, tmp_path: Path) -> No
         run(model, table, output, rows_per_part=80)
     part.write_bytes((output / "forecasts" / "part-00000.parquet").read_bytes())
     with pytest.raises(
-        DataError, match=r"part-00001\.parquet: not written by this forecast .* Remove it"
+        DataError, match=r"part-00001\.parquet: not written by this forecast\. Remove it"
     ):
         run(model, table, output, rows_per_part=80)
     part.unlink()
@@ -520,7 +520,8 @@ def test_all_parts_have_the_same_types(model: Path, tmp_path: Path) -> None:
     assert forecasts(tmp_path / "zoned-out")["ds"].tolist() == expected.tolist()
     table = write_parts("one-zoned", one, zoned[1])
     with pytest.raises(
-        DataError, match=r"have the zone America/New_York, where .* first have none"
+        DataError,
+        match=r"have the zone America/New_York, but the first times of the table have none",
     ):
         run(model, table, tmp_path / "refused", series_per_part=1)
 

@@ -101,7 +101,7 @@ def test_a_named_index_kept_by_pandas_is_a_column() -> None:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_what_is_no_table_is_named(thing: object, name: str) -> None:
-    with pytest.raises(DataError, match="no table") as error:
+    with pytest.raises(DataError, match="not a table") as error:
         as_pandas(thing)
     assert name in str(error.value)
 

@@ -143,7 +143,9 @@ def quantiles_by_window(
         for channel, series in enumerate(data.groups[group].tolist()):
             scaled = ours[0, :, channel]
             if offsets is not None:
-                scaled = np.sort(scaled + offsets[group, :, channel], axis=-1)
+                moved, median = scaled + offsets[group, :, channel], scaled[:, [2]]
+                low, high = np.minimum(moved[:, :2], median), np.maximum(moved[:, 3:], median)
+                scaled = np.sort(np.concatenate([low, median, high], axis=-1), axis=-1)
             quantiles = scaled * data.scaler.std[series] + data.scaler.mean[series]
             yield series, data.store.values(series, origin, origin + H), quantiles
 
@@ -158,6 +160,7 @@ def test_intervals_are_those_of_every_test_window_in_units_of_the_table(
     if calibrated:
         size = (len(data.groups) + 1, H, data.groups.shape[1], len(QUANTILES))
         offsets = np.random.default_rng(0).normal(size=size).astype(np.float32)
+        offsets[..., 2] = 0.0  # of the median
     forecaster = forecaster_of(data, offsets)
     evaluations = evaluate(data, forecaster, batch_size=7)
     found = testing.quantile_metrics(evaluations)
