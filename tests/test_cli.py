@@ -28,6 +28,12 @@ ERRORS = {
 }
 
 
+@pytest.fixture(autouse=True)
+def own_environment(monkeypatch):
+    """Give back the variable that run_script sets: other tests' scripts would show tracebacks."""
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
+
+
 @pytest.mark.parametrize(("error", "told"), ERRORS.values(), ids=ERRORS.keys())
 def test_an_error_is_one_line_and_code_2(error, told, tmp_path, monkeypatch, capsys):
     def task(settings):
@@ -35,7 +41,6 @@ def test_an_error_is_one_line_and_code_2(error, told, tmp_path, monkeypatch, cap
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["export.py", "model=model", "output=model.onnx"])
-    monkeypatch.setenv("HYDRA_FULL_ERROR", "0")  # which run_script sets
     with pytest.raises(SystemExit) as stopped:
         run_script("export", task, CONF_FITTED)
     assert stopped.value.code == 2
@@ -44,7 +49,6 @@ def test_an_error_is_one_line_and_code_2(error, told, tmp_path, monkeypatch, cap
 
 def test_a_log_that_cannot_be_written_is_named(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["fit.py", f"hydra.run.dir={tmp_path}"])
-    monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
     (tmp_path / "fit.log").mkdir()
     with pytest.raises(SystemExit) as stopped:
         run_script("fit", lambda settings: None)
@@ -54,7 +58,6 @@ def test_a_log_that_cannot_be_written_is_named(tmp_path, monkeypatch, capsys):
 
 def test_names_that_are_no_text_are_refused(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["fit.py", "dataset.path=Z\udcfcrich.csv"])
-    monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
     with pytest.raises(SystemExit) as stopped:
         run_script("fit", lambda settings: None)
     assert stopped.value.code == 2
