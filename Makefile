@@ -2,7 +2,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: fit test lint docs coverage clean
+.PHONY: install fit test lint docs coverage clean
+
+install: .venv/ready
 
 fit: .venv/ready
 	$(BIN)/python scripts/fit.py dataset=electricity
@@ -27,6 +29,7 @@ docs: .venv/ready
 
 # requirements.lock holds the exact versions that are tested.
 .venv/ready: pyproject.toml requirements.lock
+	@echo "Setting up .venv takes some minutes."
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[dev]'
 	touch $@
