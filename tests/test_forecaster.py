@@ -17,16 +17,16 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 from tsformer.config import ModelConfig
-from tsformer.conformal import ConformalOffsets, shifted, step_size, track
 from tsformer.data.columns import Columns
 from tsformer.errors import ConfigError, DataError, ModelFolderError
 from tsformer.forecaster import Forecaster
-from tsformer.forecaster_config import (
+from tsformer.model.config import (
     EncoderConfig,
     ForecasterConfig,
     ScalerConfig,
     network_settings,
 )
+from tsformer.model.conformal import ConformalOffsets, shifted, step_size, track
 from tsformer.nn import ForecastNetwork
 from tsformer.nn.heads import at_levels
 

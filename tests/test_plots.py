@@ -16,7 +16,6 @@ from matplotlib.lines import Line2D
 
 from tests.reference.transformer import sinusoidal_positions
 from tests.test_forecaster import H, make_forecaster, make_long
-from tsformer.attention_maps import AttentionMaps
 from tsformer.errors import ConfigError, DataError
 from tsformer.plots import (
     plot_attention,
@@ -29,6 +28,7 @@ from tsformer.plots import (
     plot_training,
 )
 from tsformer.plots.style import FORECAST
+from tsformer.prediction.attention_maps import AttentionMaps
 
 
 def forecast_frame(

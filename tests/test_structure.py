@@ -40,6 +40,19 @@ def test_no_imports_run_in_a_circle() -> None:
     TopologicalSorter({module: imports_of(module) for module in MODULES}).prepare()
 
 
+def test_no_packages_know_each_other() -> None:
+    used: dict[str, set[str]] = {}
+    for module in MODULES:
+        others = {top(name) for name in imports_of(module)} - {top(module), "tsformer"}
+        used.setdefault(top(module), set()).update(others)
+    TopologicalSorter(used).prepare()
+
+
+def top(module: str) -> str:
+    """Return the package, or the module, right below `tsformer`."""
+    return ".".join(module.split(".")[:2])
+
+
 @pytest.mark.parametrize(
     ("package", "below"),
     [

@@ -14,7 +14,6 @@ import yaml
 
 from tsformer.baselines.registry import check_installed
 from tsformer.console import open_console
-from tsformer.cross_validation import Backtest, LastWindows, backtest, last_windows
 from tsformer.data.calendar import shortest_season
 from tsformer.data.catalog import find_file
 from tsformer.data.locking import folder_alone
@@ -23,6 +22,7 @@ from tsformer.data.splits import split_ends
 from tsformer.data.store import SeriesStore
 from tsformer.data.writing import write_atomically, write_parquet
 from tsformer.errors import ConfigError
+from tsformer.evaluation.backtest import Backtest, LastWindows, backtest, last_windows
 from tsformer.evaluation.comparison import compare
 from tsformer.evaluation.config import EvaluateConfig
 from tsformer.evaluation.frames import groups_of, point_columns, with_groups
@@ -34,9 +34,10 @@ from tsformer.evaluation.scores import (
     score,
 )
 from tsformer.forecaster import Forecaster, refit_arguments
-from tsformer.history import History, read_history, series_names, window_frame
 from tsformer.metrics import seasonal_naive_error
-from tsformer.model_folder import CONFIG
+from tsformer.model.folder import CONFIG
+from tsformer.places import METRICS, REPORT
+from tsformer.prediction.history import History, read_history, series_names, window_frame
 from tsformer.report.assembly import (
     choose_series,
     choose_windows,
@@ -49,7 +50,6 @@ from tsformer.report.assembly import (
 from tsformer.report.content import Report
 from tsformer.report.page import write_report
 from tsformer.report.tables import comparison_figures, figures_table, score_figures
-from tsformer.run_folder import METRICS, REPORT
 from tsformer.settings import parse
 from tsformer.strict_json import without_nan
 

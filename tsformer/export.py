@@ -23,7 +23,7 @@ from tsformer.data.types import Float32Array
 from tsformer.data.writing import naming_full_disk
 from tsformer.errors import ConfigError, TsformerError
 from tsformer.forecaster import Forecaster
-from tsformer.forecaster_config import EncoderConfig, ForecasterConfig, network_settings
+from tsformer.model.config import EncoderConfig, ForecasterConfig, network_settings
 from tsformer.nn import ForecastNetwork
 
 INPUTS = ("context", "observed", "past_features", "future_features", "static_features")

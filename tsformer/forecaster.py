@@ -12,11 +12,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from tsformer.arguments import Asked, count, names, num_steps, paths, quantile_levels
-from tsformer.attention_maps import AttentionMaps, attention_maps, chosen_groups
-from tsformer.checkpoint import read_checkpoint
-from tsformer.conformal import ConformalOffsets
-from tsformer.cross_validation import backtest, last_windows, position_of
+from tsformer.arguments import Asked, count, names, num_steps, paths
 from tsformer.data.covariates import CovariateEncoder
 from tsformer.data.future import read_future
 from tsformer.data.scaling import Scaler
@@ -25,8 +21,15 @@ from tsformer.data.types import Float32Array, FloatArray, IntArray
 from tsformer.data.windows import group_spans
 from tsformer.data.writing import write_parquet
 from tsformer.errors import ConfigError
-from tsformer.forecaster_config import ForecasterConfig
-from tsformer.history import (
+from tsformer.evaluation.backtest import backtest, last_windows, position_of
+from tsformer.evaluation.importance import covariate_importance
+from tsformer.model.checkpoint import read_checkpoint
+from tsformer.model.fitted import FittedModel
+from tsformer.model.folder import read_folder, write_folder
+from tsformer.model.hub import download_folder, upload_folder
+from tsformer.nn import ForecastNetwork
+from tsformer.prediction.attention_maps import AttentionMaps, attention_maps, chosen_groups
+from tsformer.prediction.history import (
     History,
     by_series,
     read_history,
@@ -34,36 +37,14 @@ from tsformer.history import (
     text_columns,
     window_frame,
 )
-from tsformer.hub import download_folder, upload_folder
-from tsformer.importance import covariate_importance
-from tsformer.model_card import model_card
-from tsformer.model_folder import read_folder, write_folder
-from tsformer.nn import ForecastNetwork
-from tsformer.prediction import OriginForecaster, whole_steps
+from tsformer.prediction.origins import OriginForecaster, whole_steps
 
 
-class Forecaster:
+class Forecaster(FittedModel):
     """Forecasts the horizon after any table of series, seen in training or not.
 
-    Attributes:
-        network: the fitted network, in evaluation mode.
-        config: everything else but weights; see `ForecasterConfig`.
-        conformal: what calibrates its quantiles, or None.
-        card: the model card that it is saved with; None: one that says what `config` does.
+    `load` makes one. See `FittedModel` for its attributes.
     """
-
-    def __init__(
-        self,
-        network: ForecastNetwork,
-        config: ForecasterConfig,
-        conformal: ConformalOffsets | None = None,
-        card: str | None = None,
-    ) -> None:
-        """Hold a network and its configuration; users call `load` instead."""
-        self.network = network.eval()
-        self.config = config
-        self.conformal = conformal
-        self.card = card
 
     def __repr__(self) -> str:
         """Say what it forecasts."""
@@ -74,16 +55,6 @@ class Forecaster:
             f"horizon={config.horizon}, head={config.model.head!r})"
         )
 
-    @property
-    def horizon(self) -> int:
-        """Steps forecast, H."""
-        return self.config.horizon
-
-    @property
-    def is_probabilistic(self) -> bool:
-        """Whether it forecasts distributions, not only points."""
-        return self.config.model.head != "point" or self.conformal is not None
-
     def save(self, folder: str | Path) -> None:
         """Write the model folder, all of it or nothing.
 
@@ -93,8 +64,7 @@ class Forecaster:
         Raises:
             ModelFolderError: the folder exists and holds other files.
         """
-        card = self.card or model_card(self.config)
-        write_folder(Path(folder), self.network, self.config, self.conformal, card)
+        write_folder(Path(folder), self)
 
     @classmethod
     def load(
@@ -115,8 +85,7 @@ class Forecaster:
                 its files are links that lead out of it.
             ConfigError: the device is not there, or another dtype.
         """
-        network, config, conformal, card = read_folder(Path(folder))
-        return cls(_placed(network, device, dtype), config, conformal, card)
+        return cls._placed(read_folder(Path(folder)), device, dtype)
 
     @classmethod
     def from_checkpoint(
@@ -139,15 +108,15 @@ class Forecaster:
             ModelFolderError: the file is missing, damaged, or not a checkpoint of a fit.
             ConfigError: see `load`.
         """
-        network, config = read_checkpoint(Path(path))
-        if config.conformal:
+        model = read_checkpoint(Path(path))
+        if model.config.conformal:
             warnings.warn(
                 f"{path}: a checkpoint has no conformal offsets, which a fit finds at its end; "
                 "intervals are not calibrated.",
                 stacklevel=2,
             )
-            config = config.model_copy(update={"conformal": False})
-        return cls(_placed(network, device, dtype), config)
+            model.config = model.config.model_copy(update={"conformal": False})
+        return cls._placed(model, device, dtype)
 
     @classmethod
     def from_pretrained(
@@ -172,8 +141,7 @@ class Forecaster:
         if Path(name).is_dir():
             return cls.load(name, device, dtype)
         folder, cache = download_folder(str(name), revision)
-        network, config, conformal, card = read_folder(folder, links_within=cache)
-        return cls(_placed(network, device, dtype), config, conformal, card)
+        return cls._placed(read_folder(folder, links_within=cache), device, dtype)
 
     def push_to_hub(
         self,
@@ -230,8 +198,8 @@ class Forecaster:
             quantiles: levels of quantiles, such as `[0.1, 0.5]`.
             num_samples: sample paths of each series.
             adaptive: let conformal intervals follow each series, by how well its latest 100 windows
-                were forecast; see `tsformer.conformal.track`. Those windows are forecast too, so
-                each batch costs 100 further forward passes of the network.
+                were forecast; see `tsformer.model.conformal.track`. Those windows are forecast too,
+                so each batch costs 100 further forward passes of the network.
             seed: of the sample paths. The same seed gives the same paths only for the same series
                 order and `batch_size`. With `decoding=autoregressive`, quantiles are taken from
                 100 sample paths; levels below 0.01 or above 0.99 are those of the outermost path.
@@ -254,15 +222,7 @@ class Forecaster:
         history = read_history(frame, self.config)
         history, known = self._ahead(history, future, steps)
         groups, origins, scaler = self._origins(history)
-        forecaster = OriginForecaster(
-            self.network,
-            self.config,
-            self.conformal,
-            history,
-            asked,
-            steps=steps,
-            batch_size=batch_size,
-        )
+        forecaster = OriginForecaster(self, history, asked, steps=steps, batch_size=batch_size)
         values = forecaster.forecast(groups, origins, scaler, known)
         forecasts = by_series(groups, origins, values, asked.names)
         return window_frame(history.store, forecasts, series_names(history), with_truth=False)
@@ -309,9 +269,7 @@ class Forecaster:
         history, known = self._ahead(history, future, self.horizon)
         groups, origins, scaler = self._origins(history)
         chosen = chosen_groups(history.store, groups, ids)
-        forecaster = OriginForecaster(
-            self.network, self.config, None, history, Asked({}), steps=self.horizon, batch_size=64
-        )
+        forecaster = OriginForecaster(self, history, Asked({}), steps=self.horizon, batch_size=64)
         return attention_maps(forecaster, groups[chosen], origins[chosen], scaler, known[chosen])
 
     def covariate_importance(
@@ -482,9 +440,9 @@ class Forecaster:
             ConfigError: an argument is out of range, or a part of the table holds no window.
             TsformerError: the training diverged.
         """
-        from tsformer.fine_tuning import fine_tune  # which loads lightning
+        from tsformer.trainer.fine_tuning import fine_tune  # which loads lightning
 
-        return fine_tune(
+        tuned = fine_tune(
             self,
             read_history(frame, self.config),
             max_epochs=max_epochs,
@@ -495,6 +453,14 @@ class Forecaster:
             seed=count("seed", seed, least=0),
             output=output,
         )
+        return Forecaster(tuned.network, tuned.config, tuned.conformal)
+
+    @classmethod
+    def _placed(
+        cls, model: FittedModel, device: str | torch.device, dtype: str | torch.dtype
+    ) -> "Forecaster":
+        network = _placed(model.network, device, dtype)
+        return cls(network, model.config, model.conformal, model.card)
 
     def _ahead(
         self, history: History, future: Any | None, steps: int
@@ -529,30 +495,6 @@ class Forecaster:
                 stacklevel=3,
             )
         return steps
-
-    def asked(
-        self,
-        level: float | Sequence[float],
-        quantiles: float | Sequence[float],
-        num_paths: int,
-        adaptive: bool,
-        seed: int,
-    ) -> Asked:
-        """Return what is asked of each window; see `predict` for the arguments.
-
-        Raises:
-            ConfigError: an argument is out of range, or is not for this model.
-        """
-        levels = quantile_levels(level, quantiles)
-        is_point = self.config.model.head == "point"
-        if (levels and not self.is_probabilistic) or (num_paths and is_point):
-            raise ConfigError(
-                "the model gives only point forecasts. Fit it with model.head=quantile (or normal, "
-                "student_t), or with conformal=true for intervals."
-            )
-        if adaptive and self.conformal is None:
-            raise ConfigError("adaptive=True needs a model that was fitted with conformal=true.")
-        return Asked(levels, num_paths, adaptive, count("seed", seed, least=0))
 
 
 def _placed(

@@ -1,12 +1,17 @@
-"""Where configs and embedded data lie: in the source tree, or in the installed package."""
+"""Where things lie: configs and embedded data, and the files of a run folder."""
 
 import os
 from pathlib import Path
 
+# Configs and data are in the source tree, or in the installed package.
 _PACKAGE = Path(__file__).resolve().parent
 SOURCE = _PACKAGE.parent if (_PACKAGE.parent / "conf" / "fit.yaml").is_file() else None
 CONF = (SOURCE or _PACKAGE) / "conf"
 DATASETS = (SOURCE or _PACKAGE) / "datasets"
+
+# Of a run folder.
+SETTINGS, METRICS, PROVENANCE = "config.yaml", "metrics.json", "run.json"
+REPORT, CHECKPOINTS = "report.html", "checkpoints"
 
 
 def expand(path: str | Path) -> Path:

@@ -26,21 +26,16 @@ from tsformer.evaluation.testing import (
     target_metrics,
     test_metrics,
 )
-from tsformer.finding import find_settings
 from tsformer.forecaster import Forecaster
-from tsformer.forecaster_config import (
+from tsformer.model.card import model_card
+from tsformer.model.config import (
     EncoderConfig,
     ForecasterConfig,
     ScalerConfig,
     network_settings,
 )
-from tsformer.loggers import check_installed, join_curves, log_test, open_loggers
-from tsformer.model_card import model_card
-from tsformer.module import ForecastModule
-from tsformer.places import command
+from tsformer.places import METRICS, REPORT, command
 from tsformer.plots import plot_lr_test
-from tsformer.provenance import write_provenance
-from tsformer.quiet import quiet
 from tsformer.ranks import (
     ALONE,
     Interrupted,
@@ -61,10 +56,16 @@ from tsformer.report.figures import (
 from tsformer.report.of_fit import fit_report
 from tsformer.report.page import write_report
 from tsformer.report.tables import coverage_figures, figures_table, metrics_figures
-from tsformer.run_folder import METRICS, REPORT, Place, claimed, find_place, read_settings
 from tsformer.settings import parse
 from tsformer.strict_json import without_nan
-from tsformer.trainer import Trained, build_module, num_weights, train, versions
+from tsformer.sweep.pruning import pruning
+from tsformer.trainer.finding import find_settings
+from tsformer.trainer.loggers import check_installed, join_curves, log_test, open_loggers
+from tsformer.trainer.module import ForecastModule
+from tsformer.trainer.provenance import write_provenance
+from tsformer.trainer.quiet import quiet
+from tsformer.trainer.run_folder import Place, claimed, find_place, read_settings
+from tsformer.trainer.train import Trained, build_module, num_weights, train, versions
 
 log = logging.getLogger(__name__)
 
@@ -160,14 +161,23 @@ def fit_as_rank(settings: Mapping[str, Any]) -> FitResult:
             if lr_curve is not None:
                 write_picture(plot_lr_test(*lr_curve), run / "lr_finder.png")
             _log_start(data, module, place)
+            pruners = pruning(data.config)
             with _telling_how_to_go_on(data.config):
                 trained = train(
-                    data, module, run, described, world=world, place=place, loggers=loggers
+                    data,
+                    module,
+                    run,
+                    described,
+                    world=world,
+                    place=place,
+                    loggers=loggers,
+                    callbacks=pruners,
                 )
-        if trained.pruned:
+        pruned = any(pruner.pruned for pruner in pruners)
+        if pruned:
             log.info("Pruned: other trials of the search are better. Run folder: %s", run)
-        if trained.pruned or not world.is_first:
-            return FitResult(trained.objective, {}, run, trained.pruned)
+        if pruned or not world.is_first:
+            return FitResult(trained.objective, {}, run, pruned)
         with _telling_how_to_go_on(data.config):
             metrics, headline = _finish(data, described, trained, num_weights(module), loggers)
         for figures in headline:

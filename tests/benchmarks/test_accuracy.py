@@ -35,7 +35,7 @@ from tsformer.data.catalog import load_data
 from tsformer.data.forecast_data import ForecastData
 from tsformer.data.windows import WindowBatch
 from tsformer.errors import ConfigError
-from tsformer.forecasting import Forecasts
+from tsformer.prediction.forecasting import Forecasts
 
 ROOT = Path(__file__).resolve().parents[2]
 L, H = 24, 6

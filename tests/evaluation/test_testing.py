@@ -8,16 +8,16 @@ import torch
 from numpy.testing import assert_allclose
 
 from tests.data.frames import long_frame
-from tsformer.conformal import ConformalOffsets
 from tsformer.data.forecast_data import ForecastData
 from tsformer.data.table import SeriesTable
 from tsformer.evaluation import testing
 from tsformer.evaluation.testing import MODEL, Evaluation, evaluate, target_metrics
 from tsformer.forecaster import Forecaster
-from tsformer.forecaster_config import network_settings
-from tsformer.forecasting import forecast_windows
 from tsformer.metrics import ErrorSums, QuantileSums
+from tsformer.model.config import network_settings
+from tsformer.model.conformal import ConformalOffsets
 from tsformer.nn import ForecastNetwork
+from tsformer.prediction.forecasting import forecast_windows
 from tsformer.report import figures
 from tsformer.report.tables import coverage_figures, figures_table, metrics_figures
 from tsformer.training import describe_forecaster

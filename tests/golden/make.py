@@ -16,15 +16,15 @@ import torch
 
 from tsformer import Forecaster
 from tsformer.config import ModelConfig
-from tsformer.conformal import ConformalOffsets
 from tsformer.data.columns import Columns
-from tsformer.forecaster_config import (
+from tsformer.model.config import (
     EncoderConfig,
     ForecasterConfig,
     ScalerConfig,
     network_settings,
 )
-from tsformer.model_folder import SCHEMA_VERSION
+from tsformer.model.conformal import ConformalOffsets
+from tsformer.model.folder import SCHEMA_VERSION
 from tsformer.nn import ForecastNetwork
 from tsformer.settings import parse
 

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from tests.conftest import make_settings
+from tsformer.commands.fit import fit
 from tsformer.config import TrialConfig
 from tsformer.errors import TsformerError
 from tsformer.sweep.config import PrunerConfig, SweepConfig
@@ -55,7 +56,7 @@ def settings(tmp_path: Path):
 
 
 def test_a_bad_trial_stops_early_and_tells_its_best(settings, tmp_path: Path) -> None:
-    objective = fit_trial(settings)
+    objective = fit_trial(settings, fit)
     result = read_result(tmp_path / "1")
     assert result is not None
     assert (result.state, result.objective) == ("pruned", objective)
@@ -75,7 +76,7 @@ def test_a_bad_trial_stops_early_and_tells_its_best(settings, tmp_path: Path) ->
 def test_a_trial_of_a_grid_runs_to_its_end(settings, tmp_path: Path) -> None:
     settings["trial"] = {"number": 1, "storage": None, "study": None}
     settings["trainer"]["max_epochs"] = 2
-    objective = fit_trial(settings)
+    objective = fit_trial(settings, fit)
     result = read_result(tmp_path / "1")
     assert result is not None
     assert (result.state, result.objective, result.message) == ("complete", objective, "")
@@ -83,13 +84,13 @@ def test_a_trial_of_a_grid_runs_to_its_end(settings, tmp_path: Path) -> None:
     assert (tmp_path / "1" / "model").is_dir()
     # What another process finished meanwhile is not run again.
     write_result(tmp_path / "1", Result("complete", 7.0))
-    assert fit_trial(settings) == 7.0
+    assert fit_trial(settings, fit) == 7.0
 
 
 def test_a_mistake_and_a_bug_are_kept(settings, tmp_path: Path, monkeypatch) -> None:
     settings["dataset"]["path"] = "none.csv"
     with pytest.raises(TsformerError, match=r"none\.csv"):
-        fit_trial(settings)
+        fit_trial(settings, fit)
     result = read_result(tmp_path / "1")
     assert result is not None
     assert result.state == "failed"
@@ -101,5 +102,5 @@ def test_a_mistake_and_a_bug_are_kept(settings, tmp_path: Path, monkeypatch) -> 
     monkeypatch.setattr("tsformer.training.fit", fail)
     settings["paths"]["run"] = str(tmp_path / "2")
     with pytest.raises(RuntimeError):
-        fit_trial(settings)
+        fit_trial(settings, fit)
     assert read_result(tmp_path / "2").message == "RuntimeError: rank 1 died"

@@ -19,7 +19,7 @@ from tsformer.data.sources import Source, errors_naming, open_source, open_spans
 from tsformer.data.writing import write_parquet
 from tsformer.errors import DataError
 from tsformer.forecaster import Forecaster
-from tsformer.history import text_columns
+from tsformer.prediction.history import text_columns
 
 FORECASTS = "forecasts"  # folder in the output, of the parts
 GATHERED = ".gathered"  # folder in the output, of rows brought together

@@ -22,7 +22,7 @@ from tsformer.data.sources import Source, Span, errors_naming, open_source
 from tsformer.data.writing import naming_full_disk
 from tsformer.errors import ConfigError, DataError
 from tsformer.forecaster import Forecaster
-from tsformer.history import columns_of, text_columns
+from tsformer.prediction.history import columns_of, text_columns
 
 
 @dataclass

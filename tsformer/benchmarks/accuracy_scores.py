@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from tsformer import conformal
 from tsformer.baselines.naive import seasonal_naive
 from tsformer.benchmarks.accuracy_plan import FEW, levels_of
 from tsformer.benchmarks.linear import RECIPES, TRAINING, train_linear
@@ -22,8 +21,9 @@ from tsformer.data.types import FloatArray, IntArray
 from tsformer.data.windows import WindowDataset
 from tsformer.evaluation.testing import MODEL
 from tsformer.forecaster import Forecaster
-from tsformer.forecasting import Forecasts, forecast_windows
 from tsformer.metrics import ErrorSums, QuantileErrors, QuantileSums, central_intervals
+from tsformer.model import conformal
+from tsformer.prediction.forecasting import Forecasts, forecast_windows
 from tsformer.training import fit
 
 INTERVAL = 0.9  # nominal coverage of the interval that is shown

@@ -32,7 +32,7 @@ from tsformer.data.covariates import CovariateEncoder
 from tsformer.data.scaling import Scaler
 from tsformer.data.table import SeriesTable
 from tsformer.data.windows import WindowBatch, WindowDataset, WindowIndex
-from tsformer.module import ForecastModule, masked_loss, update_average
+from tsformer.trainer.module import ForecastModule, masked_loss, update_average
 
 CONTEXT_LENGTH, HORIZON, BATCH_SIZE = 336, 96, 256
 

@@ -28,7 +28,7 @@ from tsformer.config import ModelConfig
 from tsformer.data.columns import Columns
 from tsformer.errors import ConfigError
 from tsformer.forecaster import Forecaster
-from tsformer.forecaster_config import (
+from tsformer.model.config import (
     EncoderConfig,
     ForecasterConfig,
     ScalerConfig,

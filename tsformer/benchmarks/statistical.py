@@ -10,7 +10,7 @@ from tsformer.baselines.statistical import build, forecast_past, seasons_of
 from tsformer.data.forecast_data import ForecastData
 from tsformer.data.types import IntArray
 from tsformer.data.windows import WindowDataset
-from tsformer.forecasting import Forecasts
+from tsformer.prediction.forecasting import Forecasts
 
 METHODS = {"MSTL + AutoETS": "mstl", "AutoTheta": "auto_theta"}  # as shown, and their names
 HISTORY = 1500  # steps that a model is fitted to

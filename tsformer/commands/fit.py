@@ -2,14 +2,18 @@
 
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hydra.core.override_parser.types import Quote, QuotedString
 
 from tsformer.cli import run_script
 from tsformer.config import parse_fit
 from tsformer.errors import ConfigError
+
+if TYPE_CHECKING:
+    from tsformer.training import FitResult
 
 
 def main(settings: dict[str, Any]) -> float | None:
@@ -18,13 +22,18 @@ def main(settings: dict[str, Any]) -> float | None:
     if settings["trial"] is not None:
         from tsformer.sweep.trial import fit_trial
 
-        return fit_trial(settings)
+        return fit_trial(settings, fit)
     if search is not None:
         raise ConfigError("sweep=... searches settings over many fits: add -m, for multirun")
     parse_fit(settings)  # tells mistakes before torch is loaded, which takes seconds
-    from tsformer.training import fit
-
     return fit(settings).objective
+
+
+def fit(settings: Mapping[str, Any]) -> "FitResult":
+    """Fit; see `tsformer.training.fit`, which is loaded, and torch with it, when it is called."""
+    from tsformer import training
+
+    return training.fit(settings)
 
 
 def settle_folder(arguments: list[str]) -> list[str]:
@@ -36,7 +45,7 @@ def settle_folder(arguments: list[str]) -> list[str]:
     swept = not {"-m", "--multirun"}.isdisjoint(arguments)
     resumed = [match[1] for a in arguments if (match := re.fullmatch(r"\+{0,2}resume=(.+)", a))]
     if resumed and resumed[0] != "null":
-        from tsformer.run_folder import read_settings
+        from tsformer.trainer.run_folder import read_settings
 
         if swept or len(arguments) > 1:
             raise ConfigError("resume=RUN uses the settings of that run: leave out all others")

@@ -11,9 +11,6 @@ from tsformer.data.calendar import shortest_season
 from tsformer.data.forecast_data import ForecastData
 from tsformer.data.sampling import BatchSampler
 from tsformer.data.types import BoolArray, FloatArray, IntArray
-from tsformer.forecaster import Forecaster
-from tsformer.forecasting import forecast_windows
-from tsformer.history import WindowForecasts, by_series
 from tsformer.metrics import (
     Errors,
     ErrorSums,
@@ -22,6 +19,9 @@ from tsformer.metrics import (
     central_intervals,
     seasonal_naive_error,
 )
+from tsformer.model.fitted import FittedModel
+from tsformer.prediction.forecasting import forecast_windows
+from tsformer.prediction.history import WindowForecasts, by_series
 
 MODEL = "tsformer"
 
@@ -61,13 +61,13 @@ class Evaluation(NamedTuple):
 
 
 def evaluate(
-    data: ForecastData, forecaster: Forecaster, batch_size: int = 1024
+    data: ForecastData, model: FittedModel, batch_size: int = 1024
 ) -> dict[str, Evaluation]:
     """Forecast every test window with the model and the seasonal naive forecasts.
 
     Args:
         data: the table and its windows.
-        forecaster: fitted to the same table.
+        model: fitted to the same table.
         batch_size: windows forecast at once.
 
     Returns:
@@ -83,8 +83,8 @@ def evaluate(
         positions = (origin[:, None] + np.arange(data.config.horizon))[:, :, None]
         truth = data.store.at(series[:, None], positions)  # (B, H, C)
         scaled_truth = data.scaler.scale(truth, series)
-        points, quantiles = forecast_test(data, forecaster, windows)
-        if forecaster.is_probabilistic:
+        points, quantiles = forecast_test(data, model, windows)
+        if model.is_probabilistic:
             _add(quantile_sums, quantiles, truth, group)
         scaled = {method: data.scaler.scale(point, series) for method, point in points.items()}
         for method, point in points.items():
@@ -99,7 +99,7 @@ def evaluate(
     }
     for method, errors in model_sums.items():
         evaluations[method] = evaluations[method]._replace(model_scaled=errors.compute())
-    if forecaster.is_probabilistic:
+    if model.is_probabilistic:
         evaluations[MODEL] = evaluations[MODEL]._replace(quantiles=quantile_sums.compute())
     return evaluations
 
@@ -110,13 +110,13 @@ def methods(data: ForecastData) -> list[str]:
 
 
 def forecast_test(
-    data: ForecastData, forecaster: Forecaster, windows: IntArray
+    data: ForecastData, model: FittedModel, windows: IntArray
 ) -> tuple[dict[str, FloatArray], FloatArray]:
     """Forecast test windows.
 
     Args:
         data: the table and its windows.
-        forecaster: fitted to the same table.
+        model: fitted to the same table.
         windows: running numbers of test windows, (B,).
 
     Returns:
@@ -125,10 +125,10 @@ def forecast_test(
     """
     group, origin = data.test.index.locate(windows)
     series = data.groups[group]  # (B, C)
-    levels = data.config.model.quantiles if forecaster.is_probabilistic else ()
-    point, quantiles = forecast_windows(forecaster.network, data.test[windows], levels)
-    if forecaster.conformal is not None:
-        quantiles = forecaster.conformal.apply(quantiles, group)
+    levels = data.config.model.quantiles if model.is_probabilistic else ()
+    point, quantiles = forecast_windows(model.network, data.test[windows], levels)
+    if model.conformal is not None:
+        quantiles = model.conformal.apply(quantiles, group)
     points = {MODEL: data.scaler.unscale(point, series)}
     for name, season in naive_seasons(data.store.freq).items():
         points[name] = seasonal_naive(data.store, series, origin, data.config.horizon, season)
@@ -137,13 +137,13 @@ def forecast_test(
 
 
 def forecast_some(
-    data: ForecastData, forecaster: Forecaster, windows: IntArray, batch_size: int = 1024
+    data: ForecastData, model: FittedModel, windows: IntArray, batch_size: int = 1024
 ) -> WindowForecasts:
     """Forecast test windows, and return the forecasts by column; see `forecast_test`."""
     parts = []
     for begin in range(0, len(windows), batch_size):
         numbers = windows[begin : begin + batch_size]
-        points, quantiles = forecast_test(data, forecaster, numbers)
+        points, quantiles = forecast_test(data, model, numbers)
         columns = dict(points)
         for level, values in zip(
             data.config.model.quantiles, np.moveaxis(quantiles, -1, 0), strict=False

@@ -14,7 +14,7 @@ from tsformer.errors import ConfigError
 from tsformer.plots.style import axes_or_new, figure_of, time_axis
 
 if TYPE_CHECKING:
-    from tsformer.attention_maps import AttentionMaps
+    from tsformer.prediction.attention_maps import AttentionMaps
 
 
 def plot_attention(

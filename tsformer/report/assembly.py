@@ -9,7 +9,7 @@ import pandas as pd
 from tsformer.data.store import SeriesStore
 from tsformer.data.types import IntArray
 from tsformer.evaluation.frames import interval_columns, point_columns
-from tsformer.history import WindowForecasts
+from tsformer.prediction.history import WindowForecasts
 from tsformer.report.content import Cell, WindowView
 
 NUM_SERIES, NUM_WINDOWS = 45, 6  # of which forecasts are shown, and of each

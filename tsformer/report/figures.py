@@ -11,7 +11,6 @@ from tsformer.data.calendar import step_of
 from tsformer.data.forecast_data import ForecastData
 from tsformer.evaluation.testing import MODEL, Evaluation, forecast_some
 from tsformer.forecaster import Forecaster
-from tsformer.loggers import CURVES
 from tsformer.plots import (
     plot_calibration,
     plot_error_by_horizon,
@@ -19,6 +18,7 @@ from tsformer.plots import (
     plot_training,
 )
 from tsformer.report.assembly import window_views
+from tsformer.trainer.loggers import CURVES
 
 _NUM_PICTURED = 4
 

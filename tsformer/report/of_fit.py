@@ -13,9 +13,8 @@ from tsformer.evaluation.frames import STEP, groups_of, with_groups
 from tsformer.evaluation.scores import Scales, comparable, score
 from tsformer.evaluation.testing import MODEL, Evaluation, forecast_some, naive_error
 from tsformer.forecaster import Forecaster
-from tsformer.history import window_frame
-from tsformer.loggers import CURVES
 from tsformer.metrics import Errors
+from tsformer.prediction.history import window_frame
 from tsformer.report.assembly import (
     NUM_WINDOWS,
     choose_series,
@@ -26,6 +25,7 @@ from tsformer.report.assembly import (
     window_views,
 )
 from tsformer.report.content import Cell, Figures, Report
+from tsformer.trainer.loggers import CURVES
 
 # Test windows by which errors are told by the calendar: rows of all, and windows at least.
 _SAMPLE, _FEWEST = 200_000, 50

@@ -3,26 +3,33 @@
 import json
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from tsformer.config import parse_fit
 from tsformer.data.locking import alone
 from tsformer.errors import TsformerError
+from tsformer.places import METRICS, SETTINGS
 from tsformer.sweep.result import Result, read_result, told, write_result
+
+if TYPE_CHECKING:
+    from tsformer.training import FitResult
 
 log = logging.getLogger(__name__)
 
 
-def fit_trial(settings: Mapping[str, Any]) -> float | None:
+def fit_trial(
+    settings: Mapping[str, Any], fit: Callable[[Mapping[str, Any]], "FitResult"]
+) -> float | None:
     """Fit, and leave `trial.json`, also of a fit that fails.
 
     A process of a sweep that was killed may still be at this trial: it is waited for.
 
     Args:
         settings: of the fit.
+        fit: see `tsformer.training.fit`.
 
     Returns:
         The objective.
@@ -38,9 +45,6 @@ def fit_trial(settings: Mapping[str, Any]) -> float | None:
             if (objective := _finished(run)) is not None:  # by fit.py resume=...
                 write_result(run, Result("complete", objective))
                 return objective
-            from tsformer.run_folder import SETTINGS
-            from tsformer.training import fit
-
             if (run / SETTINGS).exists():  # the sweep was killed, and this trial with it
                 settings = {**settings, "resume": str(run)}
             outcome = fit(settings)
@@ -75,6 +79,6 @@ def _held(run: Path) -> Iterator[None]:
 def _finished(run: Path) -> float | None:
     """Return the objective of a run that is finished, None if it is not."""
     try:
-        return float(json.loads((run / "metrics.json").read_text(encoding="utf-8"))["objective"])
+        return float(json.loads((run / METRICS).read_text(encoding="utf-8"))["objective"])
     except FileNotFoundError:
         return None

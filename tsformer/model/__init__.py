@@ -1,0 +1,1 @@
+"""A fitted model: what it is, and the folder that it is saved in."""

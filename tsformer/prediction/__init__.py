@@ -1,0 +1,1 @@
+"""From tables to forecasts, with a fitted model."""

@@ -1,0 +1,1 @@
+"""Training of a network on the windows of a table, by Lightning."""
