@@ -10,7 +10,7 @@ fit: .venv/ready
 	$(BIN)/python scripts/fit.py dataset=electricity
 
 test: .venv/ready
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 lint: .venv/ready
 	$(BIN)/ruff format --check .
@@ -20,7 +20,7 @@ lint: .venv/ready
 # Lines that tests run, those of scripts and of their processes too; slower than make test.
 coverage: .venv/ready
 	$(BIN)/python -m coverage erase
-	OMP_NUM_THREADS=1 $(BIN)/python -m coverage run -m pytest -n auto --maxprocesses 4 --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/python -m coverage run -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report --fail-under 95
 

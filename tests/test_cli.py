@@ -1,6 +1,7 @@
 """How the commands tell what went wrong."""
 
 import errno
+import subprocess
 import sys
 
 import pytest
@@ -73,3 +74,20 @@ def test_a_working_folder_that_was_removed_is_told(tmp_path, monkeypatch, capsys
     with pytest.raises(SystemExit):
         run_script("fit", lambda settings: None)
     assert capsys.readouterr().err == "error: the working folder was removed. Change to another.\n"
+
+
+def test_what_is_loaded_first_is_no_garbage_to_look_for_and_the_rest_is():
+    code = """
+import gc, sys
+from tsformer.cli import loading
+with loading():
+    assert not gc.isenabled()
+    import torch
+frozen = gc.get_freeze_count()
+assert gc.isenabled() and frozen > 100_000, frozen
+with loading():
+    made = [[number] for number in range(1000)]
+assert gc.get_freeze_count() <= frozen
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr

@@ -2,14 +2,15 @@
 
 from typing import Any
 
-from tsformer.cli import run_script
+from tsformer.cli import loading, run_script
 from tsformer.config import parse_fit
 
 
 def main(settings: dict[str, Any]) -> None:
     """Print all findings; exit code 2 if the table cannot be used as it is."""
     parse_fit(settings)  # tells mistakes before torch is loaded, which takes seconds
-    from tsformer.checking import check
+    with loading():
+        from tsformer.checking import check
 
     if not check(settings):
         raise SystemExit(2)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tsformer.cli import CONF_FITTED, run_script
+from tsformer.cli import CONF_FITTED, loading, run_script
 from tsformer.evaluation.config import EvaluateConfig
 from tsformer.settings import parse
 
@@ -10,7 +10,8 @@ from tsformer.settings import parse
 def main(settings: dict[str, Any]) -> None:
     """Backtest, print the scores, and write them with a report."""
     parse(EvaluateConfig, settings)  # tells mistakes before torch is loaded, which takes seconds
-    from tsformer.evaluating import evaluate
+    with loading():
+        from tsformer.evaluating import evaluate
 
     evaluate(settings)
 

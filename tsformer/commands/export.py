@@ -5,7 +5,7 @@ from typing import Any, Literal, Self
 
 from pydantic import model_validator
 
-from tsformer.cli import CONF_FITTED, run_script
+from tsformer.cli import CONF_FITTED, loading, run_script
 from tsformer.settings import Config, parse
 
 
@@ -29,8 +29,9 @@ class ExportConfig(Config):
 def main(settings: dict[str, Any]) -> None:
     """Export the network, check it, and say where it is."""
     config = parse(ExportConfig, settings)  # tells mistakes before torch is loaded
-    from tsformer.export import export
-    from tsformer.forecaster import Forecaster
+    with loading():
+        from tsformer.export import export
+        from tsformer.forecaster import Forecaster
 
     forecaster = Forecaster.load(config.model)
     export(forecaster, Path(config.output), config.format)

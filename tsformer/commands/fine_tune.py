@@ -4,7 +4,7 @@ import logging
 from inspect import signature
 from typing import Any
 
-from tsformer.cli import CONF_FITTED, run_script
+from tsformer.cli import CONF_FITTED, loading, run_script
 from tsformer.errors import ConfigError
 
 log = logging.getLogger(__name__)
@@ -12,7 +12,8 @@ log = logging.getLogger(__name__)
 
 def main(settings: dict[str, Any]) -> None:
     """Fine-tune, and tell where the model lies."""
-    from tsformer import Forecaster
+    with loading():
+        from tsformer import Forecaster
 
     arguments = signature(Forecaster.fine_tune).parameters.keys() - {"self", "frame"}
     if unknown := sorted(settings.keys() - {"model", "input", "device", *arguments}):

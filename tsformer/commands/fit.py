@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hydra.core.override_parser.types import Quote, QuotedString
 
-from tsformer.cli import run_script
+from tsformer.cli import loading, run_script
 from tsformer.config import parse_fit
 from tsformer.errors import ConfigError
 
@@ -31,7 +31,8 @@ def main(settings: dict[str, Any]) -> float | None:
 
 def fit(settings: Mapping[str, Any]) -> "FitResult":
     """Fit; see `tsformer.training.fit`, which is loaded, and torch with it, when it is called."""
-    from tsformer import training
+    with loading():
+        from tsformer import training
 
     return training.fit(settings)
 

@@ -3,13 +3,14 @@
 from typing import Any
 
 from tsformer.batch.config import parse_batch
-from tsformer.cli import CONF_FITTED, run_script
+from tsformer.cli import CONF_FITTED, loading, run_script
 
 
 def main(settings: dict[str, Any]) -> None:
     """Forecast, and print what was written."""
     parse_batch(settings)  # tells mistakes before torch is loaded, which takes seconds
-    from tsformer.batch.run import forecast_files
+    with loading():
+        from tsformer.batch.run import forecast_files
 
     if summary := forecast_files(settings):
         print(summary)
