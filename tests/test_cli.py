@@ -91,3 +91,22 @@ assert gc.get_freeze_count() <= frozen
 """
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
+
+
+@pytest.mark.parametrize(
+    ("argument", "meant"),
+    {
+        "model.d_modl=3": "model.d_model",
+        "modle.d_model=3": "model.d_model",
+        "max_epochs=3": "trainer.max_epochs",
+        "horizn=3": "horizon",
+    }.items(),
+)
+def test_a_misspelt_setting_is_told_with_the_right_one(argument, meant, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["fit.py", argument])
+    with pytest.raises(SystemExit) as stopped:
+        run_script("fit", lambda settings: None)
+    assert stopped.value.code == 2
+    key = argument.partition("=")[0]
+    told = capsys.readouterr().err
+    assert told == f"error: {key}: there is no such setting. Is it {meant}?\n"

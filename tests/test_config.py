@@ -203,6 +203,20 @@ def test_wrong_values_are_named_with_their_key(key, value):
     assert all(line.startswith(key) for line in lines)
 
 
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    {
+        "model.d_modl": "model.d_model",
+        "lr": "optimizer.lr",
+        "batchsize": "batch_size",
+        "trainer.warmup_fraction": "scheduler.warmup_fraction",
+        "name": "dataset.name or optimizer.name or scheduler.name",
+    }.items(),
+)
+def test_a_misspelt_key_is_told_with_the_right_one(key, meant):
+    assert problems({key: 1}) == [f"{key}: there is no such setting. Is it {meant}?"]
+
+
 @pytest.mark.parametrize("group", ["dataset", "model", "trainer", "paths"])
 def test_unknown_keys_are_refused(group):
     assert problems({f"{group}.colour": 1}) == [f"{group}.colour: there is no such setting"]

@@ -4,6 +4,7 @@ import errno
 import gc
 import logging
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import hydra
+from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
@@ -21,6 +23,7 @@ from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 from tsformer.data.writing import FULL
 from tsformer.errors import ConfigError, TsformerError
 from tsformer.places import CONF
+from tsformer.settings import flatten, tell_unknown
 from tsformer.sweep.sweeper import register
 
 # Of scripts that take a fitted model: beside conf/model/, model=... would choose a file of it.
@@ -85,7 +88,7 @@ def run_script(
         # Of `group=null` Hydra tells by a ValueError; one of the task would be a bug.
         if show_traceback or (composed and isinstance(error, ValueError)):
             raise
-        sys.exit(_report(error))
+        sys.exit(_report(_unknown_setting(error, folder, config_name) or error))
     except KeyboardInterrupt:
         print("Interrupted", file=sys.stderr)
         sys.exit(130)
@@ -134,6 +137,15 @@ def _share(groups: Sequence[str]) -> None:
     for group in groups:
         for file in sorted((CONF / group).glob("*.yaml")):
             ConfigStore.instance().store(group=group, name=file.stem, node=OmegaConf.load(file))
+
+
+def _unknown_setting(error: Exception, folder: Path, config_name: str) -> ConfigError | None:
+    """Return which setting there is not, of which Hydra says how to add it all the same."""
+    if not (found := re.match(r"Could not override '([^']+)'", str(error))):
+        return None
+    with initialize_config_dir(str(folder), version_base="1.3"):
+        settings: Any = OmegaConf.to_container(compose(config_name))
+    return ConfigError(tell_unknown(found[1], flatten(settings)))
 
 
 def _report(error: Exception) -> int:

@@ -1,9 +1,10 @@
 """Checked settings: their base class, types that many of them share, and how mistakes are told."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from reprlib import Repr
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
@@ -59,23 +60,50 @@ def parse(kind: type[C], values: Mapping[str, Any]) -> C:
     try:
         return kind.model_validate(values)
     except ValidationError as error:
-        raise ConfigError("\n".join(map(_describe, error.errors()))) from error
+        known = list(_keys(kind))
+        told = [_describe(problem, known) for problem in error.errors()]
+        raise ConfigError("\n".join(told)) from error
 
 
 _abridged = Repr()  # of a file's values, which may be millions
 _abridged.maxstring = _abridged.maxother = 200
 
 
-def _describe(problem: Any) -> str:
+def _describe(problem: Any, known: Iterable[str]) -> str:
     key = ".".join(map(str, problem["loc"]))
     message = problem["msg"].removeprefix("Value error, ")
     if problem["type"] == "value_error":
         return f"{key}: {message}" if key else message
     if problem["type"] == "extra_forbidden":
-        return f"{key}: there is no such setting"
+        return tell_unknown(key, known)
     if problem["type"] == "missing":
         return f"{key}: a value is needed"
     return f"{key}={_abridged.repr(problem['input'])}: {message}"
+
+
+def tell_unknown(key: str, known: Iterable[str]) -> str:
+    """Return that a key is none of the settings, and which ones may be meant.
+
+    Args:
+        key: dotted, as on the command line.
+        known: the keys of all settings.
+    """
+    parts = {name: name.rpartition(".") for name in known}  # group and name
+    group, _, own = key.rpartition(".")
+    near = [name for name, part in parts.items() if part[2] == own]
+    if not near:
+        beside = [part[2] for part in parts.values() if part[0] == group]
+        found = get_close_matches(own, beside, n=1, cutoff=0.7)
+        near = [f"{group}.{name}" if group else name for name in found]
+    return f"{key}: there is no such setting" + (f". Is it {' or '.join(near)}?" if near else "")
+
+
+def _keys(kind: type[Config]) -> Iterator[str]:
+    """Yield the dotted keys of settings and of those within."""
+    for name, field in kind.model_fields.items():
+        parts = field.annotation, *get_args(field.annotation)  # of a union such as X | None
+        inner = [part for part in parts if isinstance(part, type) and issubclass(part, Config)]
+        yield from (f"{name}.{key}" for each in inner for key in _keys(each)) if inner else [name]
 
 
 def flatten(values: Mapping[str, Any], separator: str = ".") -> dict[str, Any]:

@@ -29,7 +29,10 @@ TINY = (
 MISTAKES = {
     "no group": (["model=null"], "Config group"),
     "unknown dataset": (["dataset=nowhere"], "nowhere"),
-    "unknown key": (["model.width=3"], "width"),
+    "unknown key": (
+        ["model.d_modl=3"],
+        "model.d_modl: there is no such setting. Is it model.d_model?",
+    ),
     "unknown key, forced in": (["+model.width=3"], "model.width: there is no such setting"),
     "not an override": (["dataset"], "dataset"),
     "wrong type": (["model.d_model=wide"], "model.d_model='wide'"),

@@ -16,6 +16,7 @@ from rich.table import Table
 
 from tsformer.errors import ConfigError
 from tsformer.places import CONF
+from tsformer.settings import tell_unknown
 
 
 def with_defaults(settings: Sequence[str], **defaults: str) -> dict[str, str]:
@@ -26,7 +27,7 @@ def with_defaults(settings: Sequence[str], **defaults: str) -> dict[str, str]:
     """
     given = {key: value for key, _, value in (setting.partition("=") for setting in settings)}
     if unknown := given.keys() - defaults.keys():
-        raise ConfigError(f"{min(unknown)}: there is no such setting of this benchmark.")
+        raise ConfigError(tell_unknown(min(unknown), defaults))
     return defaults | given
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from tsformer.cli import CONF_FITTED, loading, run_script
 from tsformer.errors import ConfigError
+from tsformer.settings import tell_unknown
 
 log = logging.getLogger(__name__)
 
@@ -16,8 +17,9 @@ def main(settings: dict[str, Any]) -> None:
         from tsformer import Forecaster
 
     arguments = signature(Forecaster.fine_tune).parameters.keys() - {"self", "frame"}
-    if unknown := sorted(settings.keys() - {"model", "input", "device", *arguments}):
-        raise ConfigError(f"{unknown[0]}: there is no such setting")
+    known = {"model", "input", "device", *arguments}
+    if unknown := sorted(settings.keys() - known):
+        raise ConfigError(tell_unknown(unknown[0], sorted(known)))
     if not settings["output"]:
         raise ConfigError("output: give a folder to write the model to")
     model, source, device = (settings.pop(name) for name in ("model", "input", "device"))
