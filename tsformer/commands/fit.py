@@ -10,6 +10,7 @@ from hydra.core.override_parser.types import Quote, QuotedString
 
 from tsformer.cli import loading, run_script
 from tsformer.config import parse_fit
+from tsformer.data.catalog import find_file
 from tsformer.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -25,7 +26,9 @@ def main(settings: dict[str, Any]) -> float | None:
         return fit_trial(settings, fit)
     if search is not None:
         raise ConfigError("sweep=... searches settings over many fits: add -m, for multirun")
-    parse_fit(settings)  # tells mistakes before torch is loaded, which takes seconds
+    config = parse_fit(settings)  # tells mistakes before torch is loaded, which takes seconds
+    if config.resume is None and not config.paths.download:
+        find_file(config.dataset, config.paths.data)
     return fit(settings).objective
 
 
@@ -46,10 +49,11 @@ def settle_folder(arguments: list[str]) -> list[str]:
     swept = not {"-m", "--multirun"}.isdisjoint(arguments)
     resumed = [match[1] for a in arguments if (match := re.fullmatch(r"\+{0,2}resume=(.+)", a))]
     if resumed and resumed[0] != "null":
-        from tsformer.trainer.run_folder import read_settings
-
         if swept or len(arguments) > 1:
             raise ConfigError("resume=RUN uses the settings of that run: leave out all others")
+        with loading():
+            from tsformer.trainer.run_folder import read_settings
+
         run = re.sub(r"""^(['"])(.*)\1$""", r"\2", resumed[0])  # Hydra's quotes
         read_settings(Path(run))
         quoted = QuotedString(run.replace("${", "\\${"), Quote.single).with_quotes()
