@@ -59,6 +59,7 @@ from tsformer.report.tables import coverage_figures, figures_table, metrics_figu
 from tsformer.settings import parse
 from tsformer.strict_json import without_nan
 from tsformer.sweep.pruning import pruning
+from tsformer.trainer.callbacks import stopped_by_signals
 from tsformer.trainer.finding import find_settings
 from tsformer.trainer.loggers import check_installed, join_curves, log_test, open_loggers
 from tsformer.trainer.module import ForecastModule
@@ -178,7 +179,7 @@ def fit_as_rank(settings: Mapping[str, Any]) -> FitResult:
             log.info("Pruned: other trials of the search are better. Run folder: %s", run)
         if pruned or not world.is_first:
             return FitResult(trained.objective, {}, run, pruned)
-        with _telling_how_to_go_on(data.config):
+        with _telling_how_to_go_on(data.config), stopped_by_signals():
             metrics, headline = _finish(data, described, trained, num_weights(module), loggers)
         for figures in headline:
             open_console().print(figures_table(figures))

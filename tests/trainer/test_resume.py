@@ -131,6 +131,22 @@ def test_a_fit_killed_before_its_test_goes_on_with_it(settings, tmp_path, monkey
     assert result.metrics["test"] == whole.metrics["test"]
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
+def test_a_signal_stops_its_test_which_begins_anew(number, settings, tmp_path, monkeypatch, caplog):
+    whole = fit(settings("whole"))
+    before = signal.getsignal(number)
+    with monkeypatch.context() as patched:
+        patched.setattr(training, "evaluate", lambda *_: signal.raise_signal(number))
+        with pytest.raises((Interrupted, KeyboardInterrupt)) as stopped, caplog.at_level("INFO"):
+            fit(settings("cut"))
+    assert number == signal.SIGINT or stopped.value.code == 128 + number
+    assert f"Interrupted. To go on: python scripts/fit.py resume={tmp_path / 'cut'}" in (
+        caplog.messages
+    )
+    assert signal.getsignal(number) == before
+    assert resume(tmp_path / "cut").metrics["test"] == whole.metrics["test"]
+
+
 def test_a_full_disk_stops_a_fit_which_goes_on(settings, tmp_path, caplog):
     whole = fit(settings("whole"))
     told = pytest.raises(OSError, match=r"File too large.*/cut/checkpoints/last\.ckpt")

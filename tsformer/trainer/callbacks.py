@@ -6,9 +6,11 @@ import math
 import os
 import signal
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
@@ -17,7 +19,7 @@ from lightning.pytorch.callbacks import Checkpoint
 
 from tsformer.data.writing import replacing
 from tsformer.model.checkpoint import BEST, CONFIG_KEY, LAST, SETTINGS_KEY, WORLD_KEY
-from tsformer.ranks import STOP_SIGNALS, Interrupted, World, gets_signals
+from tsformer.ranks import STOP_SIGNALS, Interrupted, World, gets_signals, signals_given_back
 
 log = logging.getLogger(__name__)
 
@@ -164,9 +166,30 @@ class StopSignals(Callback):
             self._stop(number)
 
     def _stop(self, number: int) -> None:
-        if number == signal.SIGUSR1 and self.world.is_first and "SLURM_JOB_ID" in os.environ:
-            _requeue()
+        if self.world.is_first:
+            stop(number)
         raise Interrupted(number)
+
+
+@contextmanager
+def stopped_by_signals() -> Iterator[None]:
+    """Let the signals that end a training end what comes after it; Ctrl+C does by itself."""
+    with signals_given_back():
+        for number in STOP_SIGNALS if gets_signals() else ():
+            if number != signal.SIGINT:
+                signal.signal(number, lambda number, _: stop(number))
+        yield
+
+
+def stop(number: int) -> NoReturn:
+    """End what a signal stops; of SLURM's SIGUSR1, put the job into the queue once more.
+
+    Raises:
+        Interrupted: always.
+    """
+    if number == signal.SIGUSR1 and "SLURM_JOB_ID" in os.environ:
+        _requeue()
+    raise Interrupted(number)
 
 
 def can_stop(trainer: Trainer, batch_idx: int) -> bool:
