@@ -1,13 +1,17 @@
 import re
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
 from tests.conftest import REPO, make_settings
-from tsformer.config import DatasetConfig, FitConfig, Lengths, parse_fit
+from tsformer.batch.config import BatchConfig
+from tsformer.config import DatasetConfig, FitConfig, Lengths, ModelConfig, WandbConfig, parse_fit
 from tsformer.errors import ConfigError
+from tsformer.evaluation.config import EvaluateConfig
 from tsformer.settings import parse
 
 
@@ -113,6 +117,22 @@ def test_settings_are_frozen(fit_config):
 @pytest.mark.parametrize("key", ["target", "past_covariates", "future_covariates"])
 def test_one_column_may_be_named_without_a_list(fit_config, key):
     assert getattr(fit_config({f"dataset.{key}": "load"}).dataset, key) == ["load"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "value"),
+    [
+        (ModelConfig, "quantiles", 0.5),
+        (WandbConfig, "tags", "first"),
+        (EvaluateConfig, "baselines", "seasonal_naive"),
+        (EvaluateConfig, "quantiles", 0.9),
+        (BatchConfig, "level", 90),
+        (BatchConfig, "quantiles", 0.5),
+    ],
+)
+def test_one_value_may_stand_without_a_list(kind, key, value):
+    adapter = TypeAdapter(get_type_hints(kind, include_extras=True)[key])
+    assert adapter.validate_python(value) == adapter.validate_python([value]) == [value]
 
 
 @pytest.mark.parametrize(

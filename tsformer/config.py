@@ -11,7 +11,17 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from tsformer.settings import Config, Level, Names, Positive, Rate, Sha256, TimeZone, parse
+from tsformer.settings import (
+    Config,
+    Level,
+    Names,
+    OneOrMore,
+    Positive,
+    Rate,
+    Sha256,
+    TimeZone,
+    parse,
+)
 
 # The first models said true or false.
 Skip = Annotated[
@@ -89,7 +99,7 @@ class ModelConfig(Config):
     instance_norm: bool
     linear_skip: Skip
     head: Literal["point", "quantile", "normal", "student_t", "negative_binomial"] = "point"
-    quantiles: Annotated[list[Level], Field(max_length=1000, fail_fast=True)] = []
+    quantiles: Annotated[list[Level], Field(max_length=1000, fail_fast=True), OneOrMore] = []
     zero_output: bool = False
     instance_center: Literal["mean", "last"] = "mean"
     activation_checkpointing: bool = False
@@ -229,7 +239,7 @@ class WandbConfig(Config):
     mode: Literal["offline", "online"] = "offline"
     entity: str | None = None
     group: str | None = None
-    tags: list[str] = []
+    tags: Names = []
 
 
 class LoggerConfig(Config):

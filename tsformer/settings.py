@@ -14,8 +14,10 @@ Rate = Field(ge=0, lt=1)
 Level = Annotated[float, Field(ge=1e-4, le=1 - 1e-4)]  # of a quantile
 # A bound far above any use, which a damaged or hostile file cannot pass.
 Positive = Field(gt=0, le=2**20)
-# One column may be named without the brackets of a list.
-Names = Annotated[list[str], BeforeValidator(lambda x: [x] if isinstance(x, str) else x)]
+# One value may be given without the brackets of a list.
+OneOrMore = BeforeValidator(lambda x: [x] if isinstance(x, (str, int, float)) else x)
+Names = Annotated[list[str], OneOrMore]
+Numbers = Annotated[list[float], OneOrMore]
 
 
 def _check_time_zone(name: str) -> str:

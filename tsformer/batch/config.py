@@ -8,12 +8,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from tsformer.arguments import MAX_PATHS
 from tsformer.places import expand
-from tsformer.settings import Config, parse
-
-# One number may be given without the brackets of a list.
-Numbers = Annotated[
-    list[float], BeforeValidator(lambda x: x if isinstance(x, (list, tuple)) else [x])
-]
+from tsformer.settings import Config, Numbers, parse
 
 
 def _absolute(path: Any) -> Path:

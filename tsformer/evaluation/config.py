@@ -5,7 +5,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from tsformer.config import DatasetConfig, PathsConfig
-from tsformer.settings import Config
+from tsformer.settings import Config, Names, Numbers
 
 
 class EvaluateConfig(Config):
@@ -19,10 +19,10 @@ class EvaluateConfig(Config):
     n_windows: int | None = Field(gt=0)
     step: int | None = Field(gt=0)
     horizon: int | None = Field(gt=0)
-    quantiles: list[float] | None
+    quantiles: Numbers | None
     adaptive: bool
     refit: bool | dict[str, Any]
-    baselines: list[str]
+    baselines: Names
     loss: Literal["mae", "mse"]
     report: bool
     seed: int = Field(ge=0, lt=2**32)
