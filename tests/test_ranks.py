@@ -6,9 +6,11 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests import rank_tasks
 from tests.conftest import REPO
+from tsformer import ranks
 from tsformer.errors import DataError, RankError
 from tsformer.ranks import ALONE, World, find_world, is_restart, start_ranks
 
@@ -147,3 +149,12 @@ def is_running(process: str) -> bool:
         return "(zombie)" not in Path(f"/proc/{process}/status").read_text()
     except FileNotFoundError:
         return False
+
+
+@pytest.mark.parametrize(("has_gpu", "auto"), [(False, "cpu"), (True, "cuda")])
+def test_a_training_is_on_the_cpu_or_on_gpus_of_cuda_alone(monkeypatch, has_gpu, auto):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: has_gpu)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    kinds = [ranks.device_kind(name) for name in ("cpu", "gpu", "cuda", "auto")]
+    assert kinds == ["cpu", "cuda", "cuda", auto]
+    assert [ranks.uses_cuda(name) for name in ("cpu", "gpu", "auto")] == [False, has_gpu, has_gpu]

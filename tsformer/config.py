@@ -192,7 +192,7 @@ class TrainerConfig(Config):
 
     max_epochs: int = Field(ge=-1)
     max_steps: int = Field(ge=-1)
-    accelerator: Literal["cpu", "gpu", "cuda", "mps", "auto"]
+    accelerator: Literal["cpu", "gpu", "cuda", "auto"]
     devices: Annotated[int, Field(gt=0)] | Literal["auto"]
     num_nodes: int = Field(default=1, gt=0)
     strategy: Literal["auto", "ddp", "fsdp"] = "auto"

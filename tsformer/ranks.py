@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from types import FrameType
-from typing import Any, NoReturn, TypeVar
+from typing import Any, Literal, NoReturn, TypeVar
 from uuid import uuid4
 
 import torch
@@ -119,8 +119,18 @@ def find_world() -> World | None:
 
 
 def uses_cuda(accelerator: str) -> bool:
-    """Tell whether a training of this `trainer.accelerator` is on GPUs of CUDA."""
-    return accelerator not in ("cpu", "mps") and torch.cuda.is_available()
+    """Tell whether a training of this `trainer.accelerator` is on GPUs that are there."""
+    return device_kind(accelerator) == "cuda" and torch.cuda.is_available()
+
+
+def device_kind(accelerator: str) -> Literal["cpu", "cuda"]:
+    """Return what a training of this `trainer.accelerator` is on.
+
+    Lightning would take a Mac's GPU too, which has no double precision to add up errors in.
+    """
+    if accelerator == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    return "cpu" if accelerator == "cpu" else "cuda"
 
 
 def is_restart() -> bool:

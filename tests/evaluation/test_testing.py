@@ -34,6 +34,7 @@ def data_of(
     frame = frame.assign(z=100 * frame["y"] ** 2)
     frame.loc[rng.choice(600, 60), "z"] = np.nan
     overrides = {"model.channels": channels, "scaling.transform": transform, "context_length": 24}
+    overrides |= {"eval_batch_size": 7}
     overrides |= {f"model.{name}": value for name, value in model.items()}
     table = SeriesTable.from_(frame, target=["y", "z"])
     return ForecastData(table, fit_config(overrides))
@@ -70,7 +71,7 @@ def test_figures_are_those_of_every_test_window_in_units_of_the_table(
     fit_config, channels, transform
 ):
     data = data_of(fit_config, channels, transform)
-    evaluations = evaluate(data, forecaster_of(data), batch_size=7)
+    evaluations = evaluate(data, forecaster_of(data))
     by_target = target_metrics(data, evaluations)
     every = []
     for number, name in enumerate(("y", "z")):
@@ -98,9 +99,9 @@ def test_improvements_are_on_the_steps_that_both_methods_forecast(fit_config):
     rng = np.random.default_rng(0)
     values = {"a": 5 + rng.random(size=200), "late": 5 + 9 * rng.random(size=60)}
     table = SeriesTable.from_(long_frame(values, {"late": 140}))
-    data = ForecastData(table, fit_config({"context_length": 24}))
+    data = ForecastData(table, fit_config({"context_length": 24, "eval_batch_size": 7}))
     forecaster = forecaster_of(data)
-    metrics = testing.test_metrics(data, evaluate(data, forecaster, batch_size=7))
+    metrics = testing.test_metrics(data, evaluate(data, forecaster))
 
     errors = {MODEL: [], WEEKLY: []}  # of all steps with a weekly forecast
     missing = 0
@@ -162,7 +163,7 @@ def test_intervals_are_those_of_every_test_window_in_units_of_the_table(
         offsets = np.random.default_rng(0).normal(size=size).astype(np.float32)
         offsets[..., 2] = 0.0  # of the median
     forecaster = forecaster_of(data, offsets)
-    evaluations = evaluate(data, forecaster, batch_size=7)
+    evaluations = evaluate(data, forecaster)
     found = testing.quantile_metrics(evaluations)
     assert list(found) == [MODEL]  # the naive forecasts are points
 

@@ -60,15 +60,12 @@ class Evaluation(NamedTuple):
         return 1 - self.model_scaled.mae() / theirs
 
 
-def evaluate(
-    data: ForecastData, model: FittedModel, batch_size: int = 1024
-) -> dict[str, Evaluation]:
+def evaluate(data: ForecastData, model: FittedModel) -> dict[str, Evaluation]:
     """Forecast every test window with the model and the seasonal naive forecasts.
 
     Args:
         data: the table and its windows.
         model: fitted to the same table.
-        batch_size: windows forecast at once.
 
     Returns:
         Errors by method, the model's first.
@@ -77,7 +74,7 @@ def evaluate(
     sums = {method: (ErrorSums(*sizes), ErrorSums(*sizes)) for method in methods(data)}
     model_sums = {method: ErrorSums(*sizes) for method in sums if method != MODEL}
     quantile_sums = QuantileSums(sizes[0], sizes[2], data.config.model.quantiles)
-    for windows in BatchSampler(data.test.index, batch_size, shuffle=False):
+    for windows in BatchSampler(data.test.index, data.config.eval_batch_size, shuffle=False):
         group, origin = data.test.index.locate(windows)
         series = data.groups[group]  # (B, C)
         positions = (origin[:, None] + np.arange(data.config.horizon))[:, :, None]
@@ -136,11 +133,9 @@ def forecast_test(
     return points, np.stack(parts, axis=-1) if parts else quantiles
 
 
-def forecast_some(
-    data: ForecastData, model: FittedModel, windows: IntArray, batch_size: int = 1024
-) -> WindowForecasts:
+def forecast_some(data: ForecastData, model: FittedModel, windows: IntArray) -> WindowForecasts:
     """Forecast test windows, and return the forecasts by column; see `forecast_test`."""
-    parts = []
+    parts, batch_size = [], data.config.eval_batch_size
     for begin in range(0, len(windows), batch_size):
         numbers = windows[begin : begin + batch_size]
         points, quantiles = forecast_test(data, model, numbers)

@@ -163,7 +163,7 @@ class StudentTHead(Head):
         """Return the t distribution's quantiles."""
         from scipy.special import stdtrit  # here, as it takes a fifth of a second
 
-        location, scale, freedom = parameters.detach().double().cpu().split(1, dim=-1)
+        location, scale, freedom = parameters.detach().cpu().double().split(1, dim=-1)
         scores = torch.from_numpy(stdtrit(freedom.numpy(), np.asarray(levels)))
         return (location + scale * scores).to(parameters)
 
@@ -194,7 +194,7 @@ class NegativeBinomialHead(Head):
         """Return the least counts that are not exceeded with the levels' probabilities."""
         from scipy.stats import nbinom  # here, as it takes a second
 
-        average, alpha = parameters.detach().double().cpu().split(1, dim=-1)
+        average, alpha = parameters.detach().cpu().double().split(1, dim=-1)
         success = 1 / (1 + alpha * average)
         counts = nbinom.ppf(np.asarray(levels), (1 / alpha).numpy(), success.numpy())
         return torch.from_numpy(counts).to(parameters)

@@ -58,7 +58,7 @@ def forecast_windows(
             quantiles = point.new_empty(*point.shape, 0)
         return torch.cat([point[..., None], quantiles], dim=-1), point
 
-    both = roll_out(forecast, as_inputs_of(network, batch), network.horizon).double().cpu().numpy()
+    both = roll_out(forecast, as_inputs_of(network, batch), network.horizon).cpu().double().numpy()
     return Forecasts(both[..., 0], both[..., 1:])
 
 
@@ -79,7 +79,7 @@ def sample_windows(network: ForecastNetwork, batch: WindowBatch, num_samples: in
         first = [*inputs]
         first[3] = _padded(inputs[3], horizon)
         paths = _sample(network, first, num_samples)[:, :, :steps]
-        return paths.double().cpu().numpy()
+        return paths.cpu().double().numpy()
     each = [x.repeat_interleave(num_samples, dim=0) for x in inputs]
 
     def draw(*inputs: Tensor) -> tuple[Tensor, Tensor]:
@@ -87,7 +87,7 @@ def sample_windows(network: ForecastNetwork, batch: WindowBatch, num_samples: in
         return values, values
 
     paths = roll_out(draw, each, horizon)  # (B*M, H, C)
-    return paths.unflatten(0, (-1, num_samples)).double().cpu().numpy()
+    return paths.unflatten(0, (-1, num_samples)).cpu().double().numpy()
 
 
 def calibrate(

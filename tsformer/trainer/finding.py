@@ -16,7 +16,7 @@ from tsformer.data.datamodule import ForecastDataModule
 from tsformer.data.forecast_data import ForecastData
 from tsformer.data.types import FloatArray
 from tsformer.errors import ConfigError
-from tsformer.ranks import uses_cuda
+from tsformer.ranks import device_kind, uses_cuda
 from tsformer.trainer.module import ForecastModule
 
 log = logging.getLogger(__name__)
@@ -181,7 +181,7 @@ def _train(
     given, data.config = data.config, config
     try:
         Trainer(
-            accelerator=config.trainer.accelerator,
+            accelerator=device_kind(config.trainer.accelerator),
             devices=1,
             precision=config.trainer.precision,
             gradient_clip_val=config.trainer.gradient_clip_val,

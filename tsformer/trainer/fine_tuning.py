@@ -60,7 +60,7 @@ def fine_tune(
             "lr": lr,
             "max_epochs": count("max_epochs", max_epochs, least=-1),
             "max_steps": count("max_steps", max_steps, least=-1),
-            "accelerator": "gpu" if like.is_cuda else like.device.type,
+            "accelerator": "cuda" if like.is_cuda else "cpu",
             "run": str(run),
         }
         config = parse(FitConfig, _settings(own, settings))

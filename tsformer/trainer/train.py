@@ -28,7 +28,7 @@ from tsformer.model.weights import build_network
 from tsformer.nn import ForecastNetwork
 from tsformer.places import CHECKPOINTS
 from tsformer.prediction.forecasting import calibrate
-from tsformer.ranks import ALONE, World, signals_given_back
+from tsformer.ranks import ALONE, World, device_kind, signals_given_back
 from tsformer.trainer.callbacks import CheckpointFiles, Checkpoints, StopSignals
 from tsformer.trainer.module import DivergedError, ForecastModule
 from tsformer.trainer.progress import ProgressBar, progress_callbacks
@@ -41,7 +41,7 @@ class Trained(NamedTuple):
     """What a training leaves.
 
     Attributes:
-        network: with the weights that validation chose, in evaluation mode.
+        network: with the weights that validation chose, in evaluation mode, where it was trained.
         conformal: what calibrates its quantiles, or None.
         objective: the best validation error, `callbacks.monitor`.
         best_step: when it was reached.
@@ -150,6 +150,7 @@ def train(
         )
     best = torch.load(run / CHECKPOINTS / BEST, map_location="cpu", weights_only=True)
     network = build_network(described, forecasting_weights(best["state_dict"])).eval()
+    network.to(trainer.strategy.root_device)  # for calibration and test
     conformal = _calibrated(data, network) if config.conformal and world.is_first else None
     return Trained(network, conformal, checkpoints.best_score, checkpoints.best_step, seconds)
 
@@ -201,7 +202,7 @@ def _calibrated(data: ForecastData, network: ForecastNetwork) -> ConformalOffset
             len(data.validation),
             needed,
         )
-    return calibrate(network, data.validation, levels)
+    return calibrate(network, data.validation, levels, data.config.eval_batch_size)
 
 
 def _build_trainer(
@@ -226,7 +227,7 @@ def _build_trainer(
         plugins.append(TorchElasticEnvironment())
     try:
         return Trainer(
-            accelerator=own.accelerator,
+            accelerator=device_kind(own.accelerator),
             devices=world.local_size,
             num_nodes=world.size // world.local_size,
             strategy=_strategy(config, world),
