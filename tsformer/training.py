@@ -253,6 +253,8 @@ def _log_start(data: ForecastData, module: ForecastModule, place: Place | None) 
         *(f"{n:,}" for n in (num_weights(module), len(data.train), len(data.validation))),
         f"{len(data.test):,}",
     )
+    if data.config.trainer.accelerator == "cpu" and torch.cuda.is_available():
+        log.info("note: trains on the CPU, though there is a GPU: trainer=gpu uses it")
     if place is not None:
         log.info("Continuing after step %s", f"{place.step:,}")
 

@@ -1,4 +1,4 @@
-"""Where a training leaves its network."""
+"""Where a network is trained, and then tested."""
 
 from pathlib import Path
 
@@ -9,7 +9,11 @@ from matplotlib.figure import Figure
 from tests.conftest import make_settings
 from tests.test_forecaster import make_long
 from tsformer import fit, training
+from tsformer.data.forecast_data import ForecastData
+from tsformer.data.table import SeriesTable
+from tsformer.model.config import network_settings
 from tsformer.nn import ForecastNetwork
+from tsformer.trainer.train import build_module
 
 
 @pytest.mark.parametrize(
@@ -53,3 +57,16 @@ def test_a_network_is_calibrated_and_tested_where_it_was_trained(
         )
     )
     assert placed == tested == ["cpu" if accelerator == "cpu" else "cuda"]
+
+
+@pytest.mark.parametrize("has_gpu", [False, True])
+def test_a_gpu_that_is_not_used_is_told(
+    has_gpu: bool, fit_config, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    data = ForecastData(SeriesTable.from_(make_long({"a": 200})), fit_config())
+    network = network_settings(training.describe_forecaster(data, data.config))
+    module = build_module(data.config, network)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: has_gpu)
+    with caplog.at_level("INFO"):
+        training._log_start(data, module, None)
+    assert ("trainer=gpu uses it" in caplog.text) == has_gpu
