@@ -12,9 +12,9 @@ import pandas as pd
 import pytest
 import torch
 
+from tests.forecasters import make_forecaster
 from tests.golden import make
 from tests.processes import limited_files
-from tests.test_forecaster import make_forecaster
 from tsformer import Forecaster
 from tsformer import export as exporting
 from tsformer.errors import ConfigError, TsformerError

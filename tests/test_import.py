@@ -8,7 +8,7 @@ import pytest
 
 import tsformer
 from tests.data.frames import long_frame, ramp
-from tests.test_forecaster import make_forecaster
+from tests.forecasters import make_forecaster
 from tsformer.data.columns import Columns
 
 

@@ -14,8 +14,8 @@ from matplotlib.collections import LineCollection, QuadMesh
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from tests.forecasters import H, make_forecaster, make_long
 from tests.reference.transformer import sinusoidal_positions
-from tests.test_forecaster import H, make_forecaster, make_long
 from tsformer.errors import ConfigError, DataError
 from tsformer.plots import (
     plot_attention,

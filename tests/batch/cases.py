@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from tests.conftest import REPO
-from tests.test_forecaster import H, make_forecaster, make_long
+from tests.forecasters import H, make_forecaster, make_long
 from tsformer.batch.run import Summary, forecast_files
 from tsformer.data.columns import Columns
 

@@ -19,7 +19,7 @@ from tests.batch.cases import (
     with_covariate,
     write_model,
 )
-from tests.test_forecaster import make_forecaster
+from tests.forecasters import make_forecaster
 from tsformer.batch import part
 from tsformer.batch.config import parse_batch
 from tsformer.batch.run import forecast_files

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.test_forecaster import make_forecaster
+from tests.forecasters import make_forecaster
 from tsformer.errors import TsformerError
 
 _FORECASTER = make_forecaster(ids=("other",))

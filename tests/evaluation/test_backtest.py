@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.test_forecaster import LEVELS, H, L, make_forecaster, make_long, recognisable
+from tests.forecasters import LEVELS, H, L, make_forecaster, make_long, recognisable
 from tsformer.data.columns import Columns
 from tsformer.errors import ConfigError, DataError
 from tsformer.forecaster import Forecaster

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tests.evaluation.test_backtest import COVARIATES, VOCABULARIES, wide, with_covariates
-from tests.test_forecaster import H, L, make_forecaster, make_long
+from tests.forecasters import H, L, make_forecaster, make_long
 from tsformer.data.columns import Columns
 from tsformer.data.windows import WindowIndex
 from tsformer.errors import ConfigError, DataError

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from tests.conftest import make_settings
+from tests.forecasters import make_forecaster, make_long
 from tests.model.test_folder import payload
-from tests.test_forecaster import make_forecaster, make_long
 from tsformer import Forecaster
 from tsformer.errors import ConfigError, ModelFolderError
 from tsformer.model import folder as model_folder

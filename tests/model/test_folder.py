@@ -14,9 +14,9 @@ import pandas as pd
 import pytest
 import torch
 
+from tests.forecasters import H, make_forecaster, make_long
 from tests.golden import make
 from tests.processes import limited_files
-from tests.test_forecaster import H, make_forecaster, make_long
 from tsformer import Forecaster
 from tsformer.data.columns import Columns
 from tsformer.errors import ConfigError, ModelFolderError

@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from tests.test_forecaster import make_forecaster, make_long
+from tests.forecasters import make_forecaster, make_long
 from tsformer import Forecaster
 from tsformer.errors import ConfigError, ModelFolderError
 from tsformer.model.folder import FILES

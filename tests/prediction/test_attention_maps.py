@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.test_forecaster import H, L, make_forecaster, make_long
+from tests.forecasters import H, L, make_forecaster, make_long
 from tsformer.data.columns import Columns
 from tsformer.errors import ConfigError, DataError
 from tsformer.forecaster import Forecaster

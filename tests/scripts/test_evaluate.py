@@ -10,8 +10,8 @@ import pytest
 from numpy.testing import assert_allclose
 
 from tests.conftest import compose_settings
+from tests.forecasters import H, make_forecaster, make_long
 from tests.processes import run_script
-from tests.test_forecaster import H, make_forecaster, make_long
 from tsformer import Forecaster
 from tsformer.data.columns import Columns
 from tsformer.data.locking import alone

@@ -5,8 +5,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from tests.forecasters import make_forecaster, make_long
 from tests.processes import run_script
-from tests.test_forecaster import make_forecaster, make_long
 from tsformer import Forecaster
 
 

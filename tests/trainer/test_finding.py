@@ -10,7 +10,7 @@ import yaml
 
 from tests.conftest import make_settings
 from tests.data.frames import long_frame
-from tests.test_forecaster import make_long
+from tests.forecasters import make_long
 from tsformer.config import FitConfig
 from tsformer.data.forecast_data import ForecastData
 from tsformer.data.table import SeriesTable

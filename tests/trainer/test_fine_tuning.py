@@ -12,7 +12,7 @@ import yaml
 
 from tests.data.frames import long_frame
 from tests.evaluation.test_backtest import FRAMES
-from tests.test_forecaster import LEVELS, H, L, make_forecaster, make_long, recognisable
+from tests.forecasters import LEVELS, H, L, make_forecaster, make_long, recognisable
 from tsformer.data.columns import Columns
 from tsformer.data.forecast_data import ForecastData
 from tsformer.data.table import SeriesTable

@@ -10,7 +10,7 @@ import pytest
 from lightning.pytorch.loggers import CSVLogger
 
 from tests.conftest import make_settings
-from tests.test_forecaster import make_long
+from tests.forecasters import make_long
 from tsformer.config import FitConfig, LoggerConfig
 from tsformer.errors import ConfigError
 from tsformer.settings import parse

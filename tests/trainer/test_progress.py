@@ -13,7 +13,7 @@ from lightning.pytorch import Callback
 from rich.console import Console
 
 from tests.conftest import make_settings
-from tests.test_forecaster import make_long
+from tests.forecasters import make_long
 from tsformer.trainer import progress
 from tsformer.trainer.progress import (
     Meter,

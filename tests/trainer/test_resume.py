@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 from numpy.testing import assert_allclose
 
 from tests.conftest import make_settings
+from tests.forecasters import make_forecaster, make_long
 from tests.processes import limited_files
-from tests.test_forecaster import make_forecaster, make_long
 from tsformer import fit, training
 from tsformer.data.locking import alone
 from tsformer.errors import ConfigError, DataError, TrainingError

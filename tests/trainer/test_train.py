@@ -7,7 +7,7 @@ import torch
 from matplotlib.figure import Figure
 
 from tests.conftest import make_settings
-from tests.test_forecaster import make_long
+from tests.forecasters import make_long
 from tsformer import fit, training
 from tsformer.data.forecast_data import ForecastData
 from tsformer.data.table import SeriesTable
