@@ -367,3 +367,31 @@ def test_row_numbers_that_were_saved_twice_are_left_out(tmp_path: Path) -> None:
 def test_an_empty_path_names_no_file() -> None:
     with pytest.raises(DataError, match="an empty path names no file"):
         read_table("")
+
+
+@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize("target", ["sales", "y"])
+def test_a_long_table_without_a_name_for_its_ids_is_told_which_they_are(
+    tmp_path: Path, target: str, large: bool, request: pytest.FixtureRequest
+) -> None:
+    if large:
+        request.getfixturevalue("all_files_are_large")
+    frame = long_frame({"a": ramp(30), "b": ramp(30)})
+    frame.columns = ["shop", "ds", target]
+    frame.insert(0, "kind", "food")  # which is a text too, and the same for both
+    frame.to_csv(tmp_path / "sales.csv", index=False)
+    message = (
+        r"sales\.csv: the time '2024-01-01 00:00:00' comes several times, each with another 'shop'"
+        rf".* dataset\.id_column=shop dataset\.target={target}; other columns"
+    )
+    with pytest.raises(DataError, match=message) as error:
+        SeriesTable.from_(tmp_path / "sales.csv", cache=tmp_path / "cache")
+    assert "faults" not in str(error.value)
+    table = SeriesTable.from_(tmp_path / "sales.csv", id="shop", target=[target])
+    assert table.store.ids == ("a", "b")
+
+
+def test_rows_that_are_there_twice_are_no_sign_of_ids() -> None:
+    frame = long_frame({"a": ramp(30)}).drop(columns="unique_id").assign(note="x")
+    with pytest.raises(DataError, match="twice, in row 0 and row 30"):
+        SeriesTable.from_(pd.concat([frame, frame], ignore_index=True))

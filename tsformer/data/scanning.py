@@ -266,3 +266,36 @@ def _common_zone(reader: Reader, findings: Findings) -> str | None:
         )
         findings.refuse()  # times cannot be compared
     return zones[0] if len(zones) == 1 else "UTC"
+
+
+def find_unnamed_ids(source: Source, columns: Columns) -> Finding | None:
+    """Find a long table whose ids are not named, and which therefore counts as a wide one.
+
+    Its times come again and again, but never with the same text of one of its columns.
+
+    Args:
+        source: the table, of which the first chunk is looked at.
+        columns: as of a wide table.
+    """
+    frame = next(iter(source.chunks(source.names))).frame
+    times = frame[columns.time]
+    if not times.duplicated().any():
+        return None
+    others = [name for name in source.names if name != columns.time]
+    texts = [name for name in others if not _has_numbers(frame[name])]
+    ids = next((x for x in texts if not frame.duplicated([columns.time, x]).any()), None)
+    if ids is None:
+        return None
+    target = next((name for name in columns.target if name not in texts), "...")
+    return Finding(
+        "error",
+        "long table",
+        f"the time {shown(times[times.duplicated()].iloc[0])} comes several times, each with "
+        f"another {ids!r}, so that the table seems to be long, with a row for each series and time",
+        f"Name the column of the series ids and what to forecast, dataset.id_column={ids} "
+        f"dataset.target={target}; other columns can be covariates.",
+    )
+
+
+def _has_numbers(column: pd.Series) -> bool:
+    return bool(np.isfinite(parse_numbers(column.to_frame(), [column.name], Findings())).any())

@@ -13,9 +13,11 @@ from tsformer.data.building import build_store
 from tsformer.data.cache import CacheError, cached_store
 from tsformer.data.columns import Columns, find_columns
 from tsformer.data.findings import Findings
+from tsformer.data.scanning import find_unnamed_ids
 from tsformer.data.sources import Source, errors_naming, open_source
 from tsformer.data.store import SeriesStore
 from tsformer.data.storing import create_rows, save_store
+from tsformer.errors import DataError
 
 log = logging.getLogger(__name__)
 
@@ -101,13 +103,21 @@ class SeriesTable:
         with errors_naming(source):
             rows = open_source(source, [*([id] if id else []), *categorical])
             columns = find_columns(rows.names, id=id, **parts)
-            if cache and rows.root and sum(file.stat().st_size for file in rows.files) > _LARGE:
-                try:
-                    return _from_cache(cache, rows.root, rows, columns, options, found)
-                except CacheError as error:
-                    log.warning("%s The table is held in memory.", error)
+            try:
+                if cache and rows.root and sum(file.stat().st_size for file in rows.files) > _LARGE:
+                    try:
+                        return _from_cache(cache, rows.root, rows, columns, options, found)
+                    except CacheError as error:
+                        log.warning("%s The table is held in memory.", error)
+                        found.items.clear()
+                return cls(build_store(rows, columns, found, **options), columns, found)
+            except DataError:
+                ids = None if columns.id else find_unnamed_ids(rows, columns)
+                if ids is not None:  # that says what all the faults come from
                     found.items.clear()
-            return cls(build_store(rows, columns, found, **options), columns, found)
+                    found.add(ids)
+                    found.refuse()
+                raise
 
 
 def _from_cache(
