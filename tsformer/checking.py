@@ -30,9 +30,10 @@ def check(settings: Mapping[str, Any]) -> bool:
         table, config = load_data(settings, findings)
         data = ForecastData(table, config)
     except TsformerError:
+        if findings.items:
+            console.print(_as_table(findings))
         if not findings.of("error"):
             raise
-        console.print(_as_table(findings))
         console.print("A fit would refuse this table: fix the errors first.")
         return False
     console.print(data.description)

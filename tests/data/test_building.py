@@ -662,6 +662,16 @@ def test_notes_tell_what_was_done():
         assert words in str(found[kind])
 
 
+def test_a_series_that_is_mostly_gaps_is_warned_of():
+    frame = long_frame({"a": ramp(10), "b": ramp(10), "c": ramp(10)})
+    frame.loc[10, "ds"] = frame.loc[10, "ds"].replace(year=1924)  # of b
+    frame.loc[29, "ds"] += pd.Timedelta(hours=80)  # of c: 10 of 90 steps have rows
+    found = findings_of(frame, freq="h")
+    assert (found["mostly gaps"].level, found["gaps"].level) == ("warning", "note")
+    assert "series 'b': no rows at 876," in str(found["mostly gaps"])
+    assert "series 'c': no rows at 80 steps" in str(found["gaps"])
+
+
 def test_sorted_rows_are_not_told_of():
     by_series = long_frame({"a": ramp(5), "b": ramp(5)})
     assert not findings_of(by_series)

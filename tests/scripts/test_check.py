@@ -101,3 +101,13 @@ def test_mistakes_of_the_settings_are_told_as_a_fit_tells_them(tmp_path: Path) -
         assert result.returncode == 2
         assert result.stderr.startswith("error: ")
         assert words in result.stderr
+
+
+def test_what_stands_out_is_told_beside_what_refuses_the_table(tmp_path: Path) -> None:
+    frame = long_frame({"a": ramp(400)}).drop(columns="unique_id")
+    frame.loc[0, "ds"] = frame.loc[0, "ds"].replace(year=1924)
+    frame.to_csv(tmp_path / "my.csv", index=False)
+    result = run_check(tmp_path, "dataset.path=my.csv")
+    assert result.returncode == 2
+    assert "more than nine in ten" in unwrapped(result.stdout)
+    assert "error: the validation part holds no value" in result.stderr

@@ -353,11 +353,19 @@ def _tell_missing(
     """Tell gaps, empty cells, and series with no value or one value throughout."""
     gaps = place.lengths - num_filled
     gaps = gaps if place.regular else np.zeros_like(gaps)
+    many = np.where(gaps > 9 * num_filled, gaps, 0)  # as of a stamp with the wrong year
     empty = found.count[:, None] - found.observed
     nothing = found.observed == 0
     constant = (found.low == found.high) & (found.observed > 1)
     peculiar: list[tuple[Level, str, IntArray, str, str]] = [
-        ("note", "gaps", gaps, "no rows at {:,} steps", "They are filled in as missing."),
+        (
+            "warning",
+            "mostly gaps",
+            many,
+            "no rows at {:,} steps, more than nine in ten",
+            "They are filled in as missing. Check its first and last time, and dataset.freq.",
+        ),
+        ("note", "gaps", gaps - many, "no rows at {:,} steps", "They are filled in as missing."),
         ("note", "empty target", empty * ~nothing, "{:,} rows without a value", ""),
         ("warning", "no value at all", nothing, "no value", "Remove such series."),
         ("note", "constant series", constant, "one value only", "Its scale is taken as 1."),
