@@ -76,6 +76,18 @@ def test_naive_stamps_stay_naive():
     assert time_zone is None
 
 
+@pytest.mark.parametrize("offsets", [["+01:00"], ["+01:00", "+02:00"], ["Z"]])
+@pytest.mark.parametrize("bare", ["2024-01-02 00:00", "2024-01-02"])
+def test_times_with_and_without_a_zone_do_not_mix(offsets, bare):
+    zoned = [f"2024-01-{day:02}T00:00:00{offsets[day % len(offsets)]}" for day in range(3, 20)]
+    message = rf"some times have a time zone \(2024-01-03.*, others have none \({bare}\)"
+    with pytest.raises(DataError, match=message):
+        parse_stamps(pd.Series([bare, *zoned]), "ds")
+    found, _ = parse_stamps(pd.Series([*zoned, "no time"]), "ds", findings := Findings())
+    assert found[-1] is pd.NaT
+    assert [finding.kind for finding in findings] == ["not a time"]
+
+
 def test_zoned_stamps_become_utc_and_their_zone_is_kept():
     local = pd.DatetimeIndex(["2024-07-01 12:00"], tz="Europe/Berlin")
     found, time_zone = stamps(local)

@@ -213,10 +213,11 @@ def _to_stamps(
         distinct = pd.Series(np.asarray(values, dtype=object)).infer_objects()
     if day_first is None:
         day_first = find_day_first([distinct], name)
+    utc = _has_changing_offset(distinct, name)
     try:
-        stamps = _parse_distinct(distinct, day_first, errors="raise")
+        stamps = _parse_distinct(distinct, day_first, utc, errors="raise")
     except (ValueError, TypeError, UserWarning) as error:
-        stamps = _of_one_form(distinct, name, day_first, error)
+        stamps = _of_one_form(distinct, name, day_first, utc, error)
     zone = None if stamps.tz is None else str(stamps.tz)
     if zone is not None:
         stamps = stamps.tz_convert("UTC")
@@ -242,10 +243,11 @@ def _to_stamps(
     return stamps, zone
 
 
-def _parse_distinct(distinct: pd.Series, day_first: bool, errors: str) -> pd.DatetimeIndex:
+def _parse_distinct(
+    distinct: pd.Series, day_first: bool, utc: bool, errors: str
+) -> pd.DatetimeIndex:
     with warnings.catch_warnings():  # stamps that pandas would parse one by one, each its way
         warnings.simplefilter("error", UserWarning)
-        utc = _has_changing_offset(distinct)
         if is_text(distinct) and 2 * distinct.astype(str).str.match(_ISO_DATE).sum() > len(
             distinct
         ):
@@ -257,11 +259,11 @@ def _parse_distinct(distinct: pd.Series, day_first: bool, errors: str) -> pd.Dat
 
 
 def _of_one_form(
-    distinct: pd.Series, name: str, day_first: bool, error: Exception
+    distinct: pd.Series, name: str, day_first: bool, utc: bool, error: Exception
 ) -> pd.DatetimeIndex:
     """Parse what can be; a column none or most of which can not is refused as a whole."""
     try:
-        stamps = _parse_distinct(distinct, day_first, errors="coerce")
+        stamps = _parse_distinct(distinct, day_first, utc, errors="coerce")
     except (ValueError, TypeError, UserWarning):
         stamps = pd.DatetimeIndex([])
     if 2 * stamps.notna().sum() <= len(distinct):
@@ -312,11 +314,25 @@ def day_and_month(column: pd.Series) -> pd.DataFrame:
     return text.str.extract(r"^\s*(\d{1,2})[./-](\d{1,2})[./-]\d").dropna()
 
 
-def _has_changing_offset(column: pd.Series) -> bool:
-    """Tell text such as 2024-01-01 00:00+01:00 whose offset changes with summer time."""
+def _has_changing_offset(column: pd.Series, name: str) -> bool:
+    """Tell text such as 2024-01-01 00:00+01:00 whose offset changes with summer time.
+
+    Raises:
+        DataError: some times have an offset and some have none, which pandas would take for UTC.
+    """
     if not is_text(column):
         return False
-    offsets = column.astype(str).str.extract(r":\d\d(?:\.\d+)?\s*([+-]\d\d(?::?\d\d)?|Z)\s*$")[0]
+    text = column.astype(str)
+    offsets = text.str.extract(r":\d\d(?:\.\d+)?\s*([+-]\d\d(?::?\d\d)?|Z)\s*$", expand=False)
+    has_zone = offsets.notna()
+    if not has_zone.any():
+        return False
+    has_none = ~has_zone & text.str.match(_ISO_DATE)
+    if has_none.any():
+        raise DataError(
+            f"column {name!r}: some times have a time zone ({text[has_zone].iloc[0]}), others have "
+            f"none ({text[has_none].iloc[0]}). Give all of them a zone, or none."
+        )
     return len(offsets.dropna().unique()) > 1
 
 
