@@ -167,7 +167,7 @@ WILD = "ds,y\n2024-01-01 00:00,1\n2024-01-01 00:01,2\n2200-01-01 00:00,3\n"
         (HOURLY + "b,,4\n", {}, ["column 'ds', row 3: no time"]),
         (HOURLY + ",2024-01-01 01:00,4\n", {}, ["column 'unique_id', row 3: no series id"]),
         (HOURLY + "b,soon,4\n", {}, ["column 'ds', row 3: 'soon' is not a time"]),
-        ("ds,y\n20240101,1\n20240102,2\n", {}, ["'ds' holds numbers", "dataset.time_column"]),
+        ("ds,y\n1704067200,1\n1704070800,2\n", {}, ["'ds' holds numbers", "dataset.time_column"]),
         (HOURLY, {"freq": "hourly"}, ["freq='hourly'", "30min", "dataset.freq"]),
         ("a,b\n1,2\n", {}, ["no time column", "'a', 'b'", "dataset.time_column"]),
         (HOURLY, {"target": ["load"]}, ["no column 'load'", "'y'"]),

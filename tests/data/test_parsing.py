@@ -76,6 +76,41 @@ def test_naive_stamps_stay_naive():
     assert time_zone is None
 
 
+@pytest.mark.parametrize("dtype", [object, "string", pd.ArrowDtype(pa.string())])
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (["2023Q4", "2024Q1", "2024-Q2"], ["2023-10-01", "2024-01-01", "2024-04-01"]),
+        (["1/31/2024 12:00 AM", "1/31/2024 1:30 PM"], ["2024-01-31", "2024-01-31 13:30"]),
+        (["31/01/2024 12:00 AM", "31/01/2024 01:30 pm"], ["2024-01-31", "2024-01-31 13:30"]),
+        (["01/31/2024 11:59:58 PM"], ["2024-01-31 23:59:58"]),
+        (["20240131", "20240201"], ["2024-01-31", "2024-02-01"]),
+        (["2024-01-31", "2024-01-31 13:30"], ["2024-01-31", "2024-01-31 13:30"]),
+    ],
+)
+def test_forms_of_spreadsheets_and_offices_are_times(texts, expected, dtype):
+    found, zone = parse_stamps(pd.Series(texts, dtype=dtype), "ds")
+    assert found.tolist() == [pd.Timestamp(text) for text in expected]
+    assert zone is None
+
+
+@pytest.mark.parametrize("dtype", ["int64", "Int32", pd.ArrowDtype(pa.int64())])
+def test_numbers_are_times_if_all_are_dates(dtype):
+    found, _ = parse_stamps(pd.Series([20240131, 20240201], dtype=dtype), "ds")
+    assert found.tolist() == [pd.Timestamp("2024-01-31"), pd.Timestamp("2024-02-01")]
+    for wrong in (20241301, 20240132, 1706659200, 2024):
+        with pytest.raises(DataError, match="holds numbers, not times"):
+            parse_stamps(pd.Series([20240131, wrong], dtype=dtype), "ds")
+
+
+def test_a_day_that_its_month_has_not_is_no_time():
+    parse_stamps(pd.Series([20240229, 20230229, 20230301]), "ds", findings := Findings())
+    assert [str(finding) for finding in findings] == [
+        "column 'ds', row 1: '20230229' is not a time in the format of the other rows. Write all "
+        "times in one form, such as 2024-01-31 13:00."
+    ]
+
+
 @pytest.mark.parametrize("offsets", [["+01:00"], ["+01:00", "+02:00"], ["Z"]])
 @pytest.mark.parametrize("bare", ["2024-01-02 00:00", "2024-01-02"])
 def test_times_with_and_without_a_zone_do_not_mix(offsets, bare):
@@ -108,7 +143,7 @@ def test_every_unit_gives_the_same_stamps(unit):
     assert found.unit == "us"
 
 
-@pytest.mark.parametrize("values", [[20240101, 20240102], [1704067200.0, 1704070800.0]])
+@pytest.mark.parametrize("values", [[1704067200, 1704070800], [1704067200.0, 1704070800.0]])
 def test_numbers_are_no_times(values):
     with pytest.raises(DataError, match="column 'when' holds numbers, not times"):
         stamps(values)

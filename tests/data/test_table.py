@@ -395,3 +395,11 @@ def test_rows_that_are_there_twice_are_no_sign_of_ids() -> None:
     frame = long_frame({"a": ramp(30)}).drop(columns="unique_id").assign(note="x")
     with pytest.raises(DataError, match="twice, in row 0 and row 30"):
         SeriesTable.from_(pd.concat([frame, frame], ignore_index=True))
+
+
+def test_a_date_and_a_time_of_day_in_two_columns_are_no_ids() -> None:
+    stamps = pd.date_range("2024-01-01", periods=100, freq="h")
+    days, hours = stamps.strftime("%Y-%m-%d"), stamps.strftime("%H:%M")
+    frame = pd.DataFrame({"date": days, "time": hours, "y": ramp(100)})
+    with pytest.raises(DataError, match="Write 'date' and 'time' into one column"):
+        SeriesTable.from_(frame)

@@ -15,6 +15,16 @@ from tsformer.data.types import FloatArray, IntArray
 from tsformer.errors import DataError
 
 _ISO_DATE = r"\s*\d{4}-\d\d-\d\d"
+_QUARTER = "quarter"
+# Formats that pandas does not infer, or not where some ISO times have the time of day and others
+# not, by the form of their texts.
+_FORMS = {
+    "ISO8601": _ISO_DATE,
+    "%m/%d/%Y %I:%M %p": r"\d{1,2}/\d{1,2}/\d{4} \d{1,2}:\d\d [AaPp][Mm]$",
+    "%m/%d/%Y %I:%M:%S %p": r"\d{1,2}/\d{1,2}/\d{4} \d{1,2}:\d\d:\d\d [AaPp][Mm]$",
+    "%Y%m%d": r"(?:1[89]|2[01])\d{6}$",
+    _QUARTER: r"(\d{4})-?Q([1-4])$",
+}
 _LARGEST = np.finfo(np.float32).max
 # Names a cell: from its column and the number of its row to "series 'a', column 'y', row 3".
 Place = Callable[[str, int], str]
@@ -201,6 +211,8 @@ def _to_stamps(
 ) -> tuple[pd.DatetimeIndex, str | None]:
     if column.isna().all():
         column = pd.Series(pd.NaT, index=column.index, dtype="datetime64[us]")
+    if _holds_dates_as_numbers(column):
+        column = column.astype("Int64").astype("string")
     if pd.api.types.is_numeric_dtype(column):
         raise DataError(
             f"column {name!r} holds numbers, not times; it has to hold dates such as 2024-01-31 "
@@ -248,14 +260,24 @@ def _parse_distinct(
 ) -> pd.DatetimeIndex:
     with warnings.catch_warnings():  # stamps that pandas would parse one by one, each its way
         warnings.simplefilter("error", UserWarning)
-        if is_text(distinct) and 2 * distinct.astype(str).str.match(_ISO_DATE).sum() > len(
-            distinct
-        ):
-            # Of ISO times, some may have the time of day and others not.
-            parsed = pd.to_datetime(distinct, format="ISO8601", utc=utc, errors=errors)
-        else:
-            parsed = pd.to_datetime(distinct, dayfirst=day_first, utc=utc, errors=errors)
+        format = _format_of(distinct, day_first)
+        if format == _QUARTER:
+            parts = distinct.str.extract(_FORMS[_QUARTER]).apply(pd.to_numeric).astype("Int64")
+            distinct = parts[0].astype("string") + "-" + (3 * parts[1] - 2).astype("string")
+            format = "%Y-%m"
+        parsed = pd.to_datetime(distinct, format=format, dayfirst=day_first, utc=utc, errors=errors)
         return pd.DatetimeIndex(parsed).as_unit("us")
+
+
+def _format_of(distinct: pd.Series, day_first: bool) -> str | None:
+    """Return the format of texts, by most of them; None: as pandas infers it from the first."""
+    if not is_text(distinct):
+        return None
+    text = distinct.astype(str)
+    for format, form in _FORMS.items():
+        if 2 * text.str.match(form).sum() > len(text):
+            return format.replace("%m/%d", "%d/%m") if day_first else format
+    return None
 
 
 def _of_one_form(
@@ -269,9 +291,19 @@ def _of_one_form(
     if 2 * stamps.notna().sum() <= len(distinct):
         raise DataError(
             f"column {name!r} does not hold times of one form, such as 2024-01-31 or "
-            f"2024-01-31 13:00: {error}"
+            f"2024-01-31 13:00; the first is {shown(distinct.iloc[0])}. Write them so."
         ) from error
     return stamps
+
+
+def _holds_dates_as_numbers(column: pd.Series) -> bool:
+    """Tell whole numbers such as 20240131, which are all dates."""
+    if not pd.api.types.is_integer_dtype(column.dtype):
+        return False
+    numbers = column.dropna().to_numpy(np.int64)
+    years, months, days = numbers // 10_000, numbers // 100 % 100, numbers % 100
+    are_years = (years >= 1800) & (years < 2200)
+    return bool((are_years & np.isin(months, range(1, 13)) & np.isin(days, range(1, 32))).all())
 
 
 def is_text(column: pd.Series) -> bool:

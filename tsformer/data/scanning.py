@@ -286,6 +286,14 @@ def find_unnamed_ids(source: Source, columns: Columns) -> Finding | None:
     ids = next((x for x in texts if not frame.duplicated([columns.time, x]).any()), None)
     if ids is None:
         return None
+    if frame[ids].astype(str).str.match(r"\d{1,2}:\d\d").all():
+        return Finding(
+            "error",
+            "two time columns",
+            f"the date {shown(times[times.duplicated()].iloc[0])} comes several times, each with "
+            f"another time of day in column {ids!r}",
+            f"Write {columns.time!r} and {ids!r} into one column, such as 2024-01-31 13:00.",
+        )
     target = next((name for name in columns.target if name not in texts), "...")
     return Finding(
         "error",
