@@ -1,12 +1,13 @@
 """How the commands tell what went wrong."""
 
 import errno
+import os
 import subprocess
 import sys
 
 import pytest
 
-from tsformer.cli import CONF_FITTED, run_script
+from tsformer.cli import CONF_FITTED, loading, run_script
 from tsformer.errors import ConfigError
 
 ERRORS = {
@@ -91,6 +92,25 @@ assert gc.get_freeze_count() <= frozen
 """
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
+
+
+@pytest.mark.parametrize(
+    ("own", "spins"),
+    [
+        ({}, "10000"),
+        ({"GOMP_SPINCOUNT": "7"}, "7"),
+        ({"OMP_WAIT_POLICY": "ACTIVE"}, None),  # which the number of spins would overrule
+    ],
+)
+def test_threads_are_told_not_to_wait_busily_unless_the_user_says_how(own, spins, monkeypatch):
+    for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
+        monkeypatch.setenv(name, "")  # so that what is set below does not stay
+        monkeypatch.delenv(name)
+    for name, value in own.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    with loading():
+        assert os.environ.get("GOMP_SPINCOUNT") == spins
 
 
 @pytest.mark.parametrize(
